@@ -1,0 +1,54 @@
+package zabor
+
+import (
+	"errors"
+	"fmt"
+)
+
+// What [Fence.Do] answers when the message may not simply be acked. Branch on
+// them with errors.Is; the message's fate stands beside each.
+var (
+	// ErrBusy: another live claim holds the key. The message comes back later.
+	ErrBusy = errors.New("another call for this key is under way")
+	// ErrInDoubt: something may have been sent and nothing is proven yet. The
+	// message comes back later.
+	ErrInDoubt = errors.New("in doubt")
+	// ErrReleased: the call surely did nothing. The message comes back later
+	// and is then called again.
+	ErrReleased = errors.New("nothing was done")
+	// ErrHeld: a person must decide. The message is parked.
+	ErrHeld = errors.New("held for a person")
+	// ErrSpent: the attempts are used up. The message is parked.
+	ErrSpent = errors.New("attempts spent")
+	// ErrOtherRequest: the same key was asked for with another request. The
+	// message is parked; nothing was sent.
+	ErrOtherRequest = errors.New("the same key with another request")
+)
+
+// Error is an error of the fence about one key: what happened, and what was not
+// done. It wraps one of the sentinels above or the error of the store.
+type Error struct {
+	Key    Key
+	Row    Row    // as far as known; zero when the table could not be read
+	Reason string // why, for people; may be empty
+	Err    error
+}
+
+func (e *Error) Error() string {
+	if e.Reason == "" {
+		return fmt.Sprintf("%s: %v", e.Key, e.Err)
+	}
+	return fmt.Sprintf("%s: %v: %s", e.Key, e.Err, e.Reason)
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// Park reports whether err means that the message belongs in the failure
+// transport: retrying it by itself cannot help.
+func Park(err error) bool {
+	return errors.Is(err, ErrHeld) || errors.Is(err, ErrSpent) || errors.Is(err, ErrOtherRequest)
+}
+
+func keyError(row Row, err error) error {
+	return &Error{Key: row.Key, Row: row, Reason: row.Reason, Err: err}
+}

@@ -1,0 +1,212 @@
+// Package zabor is a fence around side effects such as card charges: each
+// happens at most once per (order, step), although the queue that asks for it
+// delivers at least once.
+//
+// The fence is a row with a unique key, committed before the call. A second
+// delivery finds the row and does not call. Where the outcome of a call is not
+// known, the row is in doubt until a look-up at the provider or a person has
+// decided; it is never called again on a guess.
+package zabor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Effect is what one delivery of a message asks for.
+type Effect struct {
+	Key      Key
+	Provider string // its name in the configuration
+	Account  string // may be empty
+	Amount   Money  // zero: not known
+
+	// Message and Fingerprint tell one request from another under the same
+	// key: the part that comes from the message alone, and the whole. At most
+	// 255 bytes each, not empty.
+	Message     string
+	Fingerprint string
+
+	// Freeze renders the request with its provider keys. What it returns is
+	// what Call sends, and what a replay would send again. It must not have
+	// effects and may be called more than once.
+	Freeze func(ProviderKeys) ([]byte, error)
+
+	Timeout  time.Duration // of the whole call; above zero
+	Attempts int           // calls that may have done something before the message is parked; at least 1
+
+	AbsentAfter time.Duration // see Row; 0: no look-up
+	HoldAfter   time.Duration
+	PendingFor  time.Duration
+
+	// MissingRow is the state in which a row is inserted: Captured, and the
+	// call follows; Doubt or Held for a message that was delivered before, and
+	// nothing is called.
+	MissingRow State
+}
+
+// ProviderKeys are the idempotency keys of one generation of a row.
+type ProviderKeys struct{ Request, Prepare string }
+
+// Margin is what a lease is longer than the call's time-out, and what a
+// reserve must be longer than the lease: a second, or a tenth if that is more.
+func Margin(d time.Duration) time.Duration { return max(time.Second, d/10) }
+
+// Lease is how long a claim lasts whose call may take timeout.
+func Lease(timeout time.Duration) time.Duration { return timeout + Margin(timeout) }
+
+// Validate names the first field that breaks a bound.
+func (e Effect) Validate() error {
+	if err := e.Key.Validate(); err != nil {
+		return err
+	}
+	switch {
+	case e.Provider == "":
+		return errors.New("no provider")
+	case e.Message == "" || e.Fingerprint == "":
+		return errors.New("no fingerprint of the request")
+	case len(e.Message) > 255 || len(e.Fingerprint) > 255:
+		return errors.New("fingerprint longer than 255 bytes")
+	case e.Freeze == nil:
+		return errors.New("no request")
+	case e.Timeout <= 0:
+		return fmt.Errorf("timeout %s: must be above zero", e.Timeout)
+	case e.Attempts < 1:
+		return fmt.Errorf("attempts %d: at least 1", e.Attempts)
+	case e.MissingRow != Captured && e.MissingRow != Doubt && e.MissingRow != Held:
+		return fmt.Errorf("missing row as %q: captured, doubt or held", e.MissingRow)
+	}
+	return nil
+}
+
+// Call sends row.Request once and says what the answer proves. ctx is not
+// cancelled by a stop of the process; its deadline is the last moment at which
+// the request may be sent or its answer awaited. It is counted from before the
+// capture, so a Call must compare it with both the monotonic and the wall clock
+// right before the first byte.
+type Call func(ctx context.Context, row Row) Outcome
+
+// Moment is a point in the life of a call at which a process can die.
+type Moment string
+
+// The moments of [Fence.Do], in order. The worker adds those of the ack.
+const (
+	Capturing Moment = "capturing" // before the capture is sent to the database
+	Sending   Moment = "sending"   // the capture is committed, nothing was sent
+	Answered  Moment = "answered"  // the answer was read, nothing was saved
+	Saved     Moment = "saved"     // the outcome is committed
+)
+
+// Fence makes side effects at most once per key. Its fields are set before
+// first use and not changed afterwards; it may be used concurrently.
+type Fence struct {
+	Store  Store
+	Secret []byte      // the installation's, at least [MinSecret] bytes; provider keys are derived from it
+	Alert  func(Alert) // nil: none wanted
+
+	// SaveTimeout bounds the saving of an outcome, over all its tries, once
+	// the provider may have acted. Zero: 30 seconds.
+	SaveTimeout time.Duration
+
+	// At is told each moment that a key passes, from the goroutine that is
+	// passing it. Nil: nobody is told.
+	At func(Moment, Key)
+}
+
+// Do makes the side effect named by e.Key at most once, over every process that
+// shares the fence table: it commits a row for the key, calls once, and saves
+// what came of it.
+//
+// A nil error means that the returned row is Settled, Pending or Declined, now
+// or earlier, and that the message may be acked. [ErrBusy], [ErrInDoubt] and
+// [ErrReleased]: not acked, it comes back later. [ErrHeld], [ErrSpent] and
+// [ErrOtherRequest]: acked only after it is parked. After any other error
+// nothing was sent and Do may be tried again.
+func (f *Fence) Do(ctx context.Context, e Effect, call Call) (Row, error) {
+	start := time.Now() // before the capture: no clock skew can stretch the claim
+	row, mine, err := f.capture(ctx, e)
+	if err != nil || !mine {
+		return row, err
+	}
+	callCtx, cancel := context.WithDeadline(context.WithoutCancel(ctx), start.Add(e.Timeout))
+	defer cancel()
+	f.at(Sending, e.Key)
+	outcome := call(callCtx, row)
+	f.at(Answered, e.Key)
+	return f.save(ctx, row, outcome)
+}
+
+// capture commits the row of e, or finds the one that is there. Only where mine
+// is true may the caller call; else the row, or the error, says why not.
+func (f *Fence) capture(ctx context.Context, e Effect) (row Row, mine bool, err error) {
+	fresh, err := f.fresh(e)
+	if err != nil {
+		return Row{}, false, &Error{Key: e.Key, Err: err, Reason: "nothing was sent"}
+	}
+	f.at(Capturing, e.Key)
+	row, err = f.Store.Insert(ctx, fresh, fresh.Lease)
+	if err != nil {
+		return Row{}, false, unwritten(e.Key, err)
+	}
+	if row.Claim != fresh.Claim {
+		return f.again(ctx, row, e)
+	}
+	if row.State == Captured {
+		return row, true, nil
+	}
+	f.alertHeld(row) // a missing row of a shared queue is inserted as held
+	return row, false, stateError(row)
+}
+
+// fresh is the row of e before it is in the table.
+func (f *Fence) fresh(e Effect) (Row, error) {
+	if err := e.Validate(); err != nil {
+		return Row{}, err
+	}
+	row := Row{
+		Key:       e.Key,
+		State:     e.MissingRow,
+		Basis:     ByCall,
+		Claim:     Claim{}.next(),
+		Allowance: e.Attempts,
+		Captures:  1,
+	}
+	if row.State != Captured {
+		row.Basis = ByMissingRow
+		row.Reason = "the message had been delivered before and there was no row: a call may have been made"
+	}
+	f.setGeneration(&row, 1)
+	return take(row, e)
+}
+
+// setGeneration gives row its provider keys. A release keeps them.
+func (f *Fence) setGeneration(row *Row, generation int) {
+	row.Generation = generation
+	row.ProviderKey = providerKey(f.Secret, row.Key, generation, requestMain)
+	row.PrepareKey = providerKey(f.Secret, row.Key, generation, requestPrepare)
+}
+
+// take is row with the request that e asks for.
+func take(row Row, e Effect) (Row, error) {
+	frozen, err := e.Freeze(ProviderKeys{Request: row.ProviderKey, Prepare: row.PrepareKey})
+	if err != nil {
+		return Row{}, err
+	}
+	row.Request = frozen
+	row.Provider, row.Account, row.Amount = e.Provider, e.Account, e.Amount
+	row.Message, row.Fingerprint = e.Message, e.Fingerprint
+	row.Lease = Lease(e.Timeout)
+	row.AbsentAfter, row.HoldAfter, row.PendingFor = e.AbsentAfter, e.HoldAfter, e.PendingFor
+	return row, nil
+}
+
+func (f *Fence) at(m Moment, k Key) {
+	if f.At != nil {
+		f.At(m, k)
+	}
+}
+
+func unwritten(k Key, err error) error {
+	return &Error{Key: k, Err: err, Reason: "the fence could not be written; nothing was sent"}
+}

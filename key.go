@@ -1,0 +1,60 @@
+package zabor
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// The longest parts of a [Key], in bytes.
+const (
+	MaxScope = 64
+	MaxOrder = 255
+	MaxStep  = 128
+)
+
+// Key names one side effect. It is compared byte for byte: A1 and a1, 7 and
+// 007, "x" and "x " are different keys.
+type Key struct {
+	Scope string // tenant, merchant or installation; may be empty, at most 64 bytes
+	Order string // order id as the shop writes it; 1 to 255 bytes
+	Step  string // side effect within the order, such as "charge" or "refund:R-7"; 1 to 128 bytes
+}
+
+// Validate names the first part of k that breaks a bound, with its length.
+func (k Key) Validate() error {
+	switch {
+	case len(k.Scope) > MaxScope:
+		return fmt.Errorf("scope too long: %d bytes, at most %d", len(k.Scope), MaxScope)
+	case k.Order == "":
+		return errors.New("order id is empty")
+	case len(k.Order) > MaxOrder:
+		return fmt.Errorf("order id too long: %d bytes, at most %d", len(k.Order), MaxOrder)
+	case k.Step == "":
+		return errors.New("step is empty")
+	case len(k.Step) > MaxStep:
+		return fmt.Errorf("step too long: %d bytes, at most %d", len(k.Step), MaxStep)
+	}
+	return nil
+}
+
+// String is k for people: order/step, with the scope before it where there is
+// one. It is not meant to be parsed.
+func (k Key) String() string {
+	if k.Scope == "" {
+		return k.Order + "/" + k.Step
+	}
+	return k.Scope + ":" + k.Order + "/" + k.Step
+}
+
+// Compare orders keys by scope, order and step, byte for byte. Statements that
+// touch many rows touch them in this order, so that two of them cannot deadlock.
+func (k Key) Compare(l Key) int {
+	if c := strings.Compare(k.Scope, l.Scope); c != 0 {
+		return c
+	}
+	if c := strings.Compare(k.Order, l.Order); c != 0 {
+		return c
+	}
+	return strings.Compare(k.Step, l.Step)
+}

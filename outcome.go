@@ -1,0 +1,129 @@
+package zabor
+
+// Verdict is what one call, or one look-up's hit, proves. The zero Verdict
+// proves nothing.
+type Verdict uint8
+
+// The verdicts.
+const (
+	// Unproven: something may have been done. A call that ends so leaves Doubt.
+	Unproven Verdict = iota
+	// Done: the provider did it, finally, and gave a reference.
+	Done
+	// Begun: the provider gave a reference but no verdict yet.
+	Begun
+	// Refused: a definite no that the provider's profile lists; no money moved.
+	Refused
+	// Unsent: not one byte of the request left this machine.
+	Unsent
+	// TurnedAway: the provider answered, and the answer says that it did
+	// nothing and that the same request may be sent later (401, 403, 407, 421,
+	// 425, 429 and what the profile calls transient).
+	TurnedAway
+	// Misdirected: the request went to a wrong address or in a wrong form
+	// (404, 405, 307 …). No machine may try it again.
+	Misdirected
+)
+
+var verdictNames = [...]string{"unproven", "done", "begun", "refused", "unsent", "turned away", "misdirected"}
+
+func (v Verdict) String() string {
+	if int(v) < len(verdictNames) {
+		return verdictNames[v]
+	}
+	return verdictNames[Unproven]
+}
+
+// Outcome is how a call ended. The zero Outcome says that nothing is known.
+type Outcome struct {
+	Verdict   Verdict
+	Reference string  // set with Done and Begun, and only then
+	Answer    *Answer // to be given again on a repeat; nil: none may be kept
+	Reason    string  // one line for people, without secrets
+	// StoredRefusal reports that the provider stores a refusal of this kind
+	// under the key, so that it also speaks for earlier sends.
+	StoredRefusal bool
+}
+
+// after is the row that follows when the call of row's claim has ended with o:
+// the one table of what an answer leads to. earlier reports that another send
+// of the row is open, of which this answer says nothing.
+func after(row Row, o Outcome, earlier bool) Row {
+	next := row
+	next.Claim = row.Claim.next()
+	next.Basis = ByCall
+	next.Reason = o.Reason
+	switch o.Verdict {
+	case Done, Begun:
+		return adopt(row, o)
+	case Refused:
+		if earlier && !o.StoredRefusal {
+			return inDoubt(next)
+		}
+		next.State = Declined
+		next.Answer = o.Answer
+		next.Request = nil
+	case Unsent, TurnedAway:
+		if earlier {
+			return inDoubt(next)
+		}
+		next.State = Released
+		next.Basis = ByUnsent
+		if o.Verdict == TurnedAway {
+			next.Basis = ByTurnedAway
+		}
+		next.Free++
+	case Misdirected:
+		next.State = Held
+	default:
+		return inDoubt(next)
+	}
+	return next
+}
+
+func inDoubt(next Row) Row {
+	next.State = Doubt
+	return next
+}
+
+// adopt is the row that follows when a reference arrives, in whatever state the
+// row is by now. A success is a fact: it is saved whoever holds the claim. The
+// reference is write-once; a different one is kept beside it.
+func adopt(row Row, o Outcome) Row {
+	next := row
+	next.Claim = row.Claim.next()
+	next.Basis = ByCall
+	next.Reason = o.Reason
+	switch {
+	case row.Reference == "":
+		next.Reference = o.Reference
+		next.Answer = o.Answer
+	case row.Reference == o.Reference:
+		if o.Answer != nil {
+			next.Answer = o.Answer
+		}
+	default:
+		if row.OtherReference == "" {
+			next.OtherReference = o.Reference
+		}
+		next.Reason = "two references: " + row.Reference + " and " + o.Reference
+	}
+	switch {
+	case row.State == Settled:
+	case o.Verdict == Done:
+		next.State = Settled
+	default:
+		next.State = Pending
+	}
+	if next.State == Settled {
+		next.Request = nil
+	}
+	return next
+}
+
+// adopted reports whether row already says all that adopt would write, so that
+// the same reference again changes nothing.
+func adopted(row Row, o Outcome) bool {
+	known := row.Reference == o.Reference || row.OtherReference == o.Reference
+	return known && (row.State == Settled || row.State == Pending && o.Verdict == Begun)
+}

@@ -1,0 +1,166 @@
+package zabor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// again decides what a delivery does that meets a row: nothing, except where
+// the row is surely free and attempts are left.
+func (f *Fence) again(ctx context.Context, row Row, e Effect) (Row, bool, error) {
+	for {
+		next, lease, err := meet(row, e)
+		if err != nil {
+			return row, false, f.told(row, err)
+		}
+		if next.Claim == row.Claim { // nothing to write
+			return row, false, f.told(row, stateError(row))
+		}
+		err = f.Store.Swap(ctx, row.Claim, next, lease)
+		switch {
+		case err == nil && next.State == Captured:
+			return next, true, nil
+		case err == nil:
+			return next, false, f.told(next, stateError(next))
+		case !errors.Is(err, ErrStale):
+			return row, false, unwritten(row.Key, err)
+		}
+		// Somebody else was faster: look again. A row that vanished is an
+		// error here; the next delivery finds none and says so.
+		row, err = f.Store.Load(ctx, row.Key)
+		if err != nil {
+			return Row{}, false, unwritten(e.Key, err)
+		}
+	}
+}
+
+// meet is the table of what a delivery of e does to the row it meets: the row
+// that follows, and the lease it takes. The same claim means that nothing
+// changes.
+func meet(row Row, e Effect) (next Row, lease time.Duration, err error) {
+	if row.State == Released && row.Attempts() == 0 {
+		// No call of this row can have done anything: it takes the request as
+		// it is now.
+		return recapture(row, e)
+	}
+	if row.Message != e.Message {
+		return row, 0, otherRequest(row)
+	}
+	switch row.State {
+	case Captured:
+		if row.leaseEnded() {
+			return expired(row), 0, nil
+		}
+	case Declined:
+		if row.Fingerprint != e.Fingerprint {
+			return row, 0, otherRequest(row)
+		}
+	case Released:
+		if row.Fingerprint != e.Fingerprint {
+			next = row
+			next.Claim = row.Claim.next()
+			next.State = Held
+			next.Reason = "released, and then wanted with another request under the same provider key"
+			return next, 0, nil
+		}
+		if row.Spent() {
+			return row, 0, keyError(row, ErrSpent)
+		}
+		return recapture(row, e)
+	}
+	return row, 0, nil
+}
+
+// expired is row once its lease has ended with nothing saved.
+func expired(row Row) Row {
+	next := inDoubt(row)
+	next.Claim = row.Claim.next()
+	next.Basis = ByExpiry
+	next.Reason = fmt.Sprintf("captured at %s and never settled", row.CapturedAt.UTC().Format("2006-01-02T15:04:05Z"))
+	return next
+}
+
+// recapture is row captured once more. The generation and the provider key stay:
+// the same key is what stops a request that is still on its way.
+func recapture(row Row, e Effect) (Row, time.Duration, error) {
+	next := row
+	if row.Fingerprint != e.Fingerprint || row.Request == nil {
+		var err error
+		if next, err = take(row, e); err != nil {
+			return row, 0, &Error{Key: row.Key, Row: row, Err: err, Reason: "nothing was sent"}
+		}
+	}
+	next.Claim = row.Claim.next()
+	next.State = Captured
+	next.Basis = ByCall
+	next.Reason = ""
+	next.Captures++
+	return next, next.Lease, nil
+}
+
+func otherRequest(row Row) error {
+	return &Error{Key: row.Key, Row: row, Err: ErrOtherRequest,
+		Reason: fmt.Sprintf("the row is %s for another request; nothing was sent", row.State)}
+}
+
+// stateError is what a delivery is told by the state of its row.
+func stateError(row Row) error {
+	switch row.State {
+	case Settled, Pending, Declined:
+		return nil
+	case Captured:
+		return keyError(row, ErrBusy)
+	case Doubt:
+		return keyError(row, ErrInDoubt)
+	case Released:
+		return keyError(row, ErrReleased)
+	}
+	return keyError(row, ErrHeld)
+}
+
+// Repeat answers a delivery whose request cannot be made up any more, because
+// what it is made of has changed since: from the row alone, without a call.
+// message is the fingerprint of what comes from the message itself. The errors
+// are those of [Fence.Do], and [ErrNoRow]; [ErrReleased] says that the row is
+// free, but there is no request to call with.
+func (f *Fence) Repeat(ctx context.Context, k Key, message string) (Row, error) {
+	row, err := f.Store.Load(ctx, k)
+	switch {
+	case errors.Is(err, ErrNoRow):
+		return Row{}, &Error{Key: k, Err: ErrNoRow}
+	case err != nil:
+		return Row{}, unwritten(k, err)
+	case row.Message != message:
+		return row, f.told(row, otherRequest(row))
+	case row.State == Released && row.Spent():
+		return row, keyError(row, ErrSpent)
+	}
+	return row, f.told(row, stateError(row))
+}
+
+// Parked notes that the message with the given id is in the failure transport
+// now. A row that is free gets one more attempt by it: whoever retries the
+// message asks for exactly one more call.
+func (f *Fence) Parked(ctx context.Context, k Key, message string) error {
+	for {
+		row, err := f.Store.Load(ctx, k)
+		if errors.Is(err, ErrNoRow) {
+			return nil
+		}
+		if err != nil {
+			return &Error{Key: k, Err: err, Reason: "the parked message could not be noted"}
+		}
+		next := row
+		next.Claim = row.Claim.next()
+		next.Parked = message
+		if row.State == Released {
+			next.Allowance = max(row.Allowance, row.Attempts()) + 1
+		}
+		err = f.Store.Swap(ctx, row.Claim, next, 0)
+		if !errors.Is(err, ErrStale) {
+			return err
+		}
+	}
+}

@@ -1,0 +1,151 @@
+package zabor
+
+import (
+	"crypto/rand"
+	"time"
+)
+
+// State is where a row stands. The zero State is not one.
+type State string
+
+// The states. What leads from one to another is in [after], [adopt] and
+// [Resolver]; a state that this version does not know is treated as Held.
+const (
+	Captured State = "captured" // committed, a call may be under way
+	Pending  State = "pending"  // the provider gave a reference but no verdict yet
+	Settled  State = "settled"  // done, the reference is saved
+	Declined State = "declined" // a definite no: no money moved
+	Released State = "released" // surely nothing was sent or done: may be captured again
+	Doubt    State = "doubt"    // something may have been sent and no definite answer is known
+	Held     State = "held"     // in doubt, and no machine may decide
+)
+
+// States lists every state, in the order of a row's life.
+var states = [...]State{Captured, Pending, Settled, Declined, Released, Doubt, Held}
+
+// ParseState returns the state named s and whether there is one.
+func ParseState(s string) (State, bool) {
+	for _, known := range states {
+		if string(known) == s {
+			return known, true
+		}
+	}
+	return Held, false
+}
+
+// Closed reports whether nothing is left to find out: Settled or Declined.
+func (s State) Closed() bool { return s == Settled || s == Declined }
+
+// Basis says what the state of a row rests on.
+type Basis string
+
+// What a state can rest on.
+const (
+	ByCall       Basis = "call"       // the capture, or the provider's answer to the call
+	ByUnsent     Basis = "unsent"     // proof that no byte was sent
+	ByTurnedAway Basis = "turnedaway" // an answer that says that nothing was done (401, 429 …)
+	ByLookup     Basis = "lookup"     // a look-up at the provider
+	ByAbsence    Basis = "absence"    // a look-up that found nothing, late enough to prove it
+	ByExpiry     Basis = "expiry"     // a time that ran out: the lease, hold_after, pending_for
+	ByMissingRow Basis = "missingrow" // a message that was delivered before found no row
+	ByPerson     Basis = "person"     // a person's decision
+	ByImport     Basis = "import"     // taken over from before zabor
+)
+
+// Claim is the right to make the next write of a row: the number of the row's
+// last write and the random id of whoever made it. A write must name the claim
+// that it follows, so of two writers only one succeeds, and a writer whose
+// commit was not confirmed can recognise its own write.
+type Claim struct {
+	Epoch int64    // rises by one with each write; 1 is the insert
+	ID    [16]byte // random
+}
+
+// newClaim is the claim of the write that follows c.
+func (c Claim) next() Claim {
+	n := Claim{Epoch: c.Epoch + 1}
+	rand.Read(n.ID[:])
+	return n
+}
+
+// Money is an amount in minor units (cents; yen; thousandths of a dinar). The
+// zero Money says that the amount is not known.
+type Money struct {
+	Minor    int64
+	Currency string // three upper-case letters of ISO 4217; empty: not known
+}
+
+// Answer is what a provider said, kept to be given again on a repeat.
+type Answer struct {
+	Status int
+	Header []HeaderField // only those that a caller needs; never secrets
+	Body   []byte
+}
+
+// HeaderField is one header of an [Answer], as it was received.
+type HeaderField struct{ Name, Value string }
+
+// Row is the fence's record of one side effect. Times are in the database's
+// clock, UTC, to the microsecond at best, and zero when not known.
+type Row struct {
+	Key
+	State State
+	Basis Basis
+	Claim Claim
+
+	// Who is asked to do what.
+	Provider    string // name in the configuration
+	Account     string // the provider's account, where its profile has one
+	Generation  int    // from 1; rises only after a stored definite no and a wanted new attempt
+	ProviderKey string // idempotency key of the request that moves the money
+	PrepareKey  string // that of the request before it, in a two-step call
+	Amount      Money
+	Message     string // fingerprint of what comes from the message itself
+	Fingerprint string // fingerprint of the whole request
+	Request     []byte // the frozen request; nil once the row is closed, or where it may not be kept
+
+	// What came of it.
+	Prepared       string // id from the first request of a two-step call
+	Reference      string // the provider's id of what it did; write-once
+	OtherReference string // a second, different one: money may have moved twice
+	Answer         *Answer
+	Reason         string // for people: why the row is in its state
+	HookDue        string // name of a hook that failed and must still run; empty: none
+
+	// Counts that only rise.
+	Captures  int
+	Free      int // captures whose own call proved that it did nothing
+	Allowance int // attempts after which a released row is parked
+
+	// Deadlines, fixed at capture.
+	Lease       time.Duration // of the latest claim
+	AbsentAfter time.Duration // after the lease; 0: no look-up can prove absence
+	HoldAfter   time.Duration
+	PendingFor  time.Duration
+
+	CapturedAt time.Time // first capture
+	SendUntil  time.Time // end of the latest claim's lease: no later may any claim have sent
+	StateSince time.Time
+	ReadAt     time.Time // the database's clock when this row was read; zero: it was written, not read
+	Parked     string    // id of the message that was last parked for this row
+}
+
+// Attempts is how many calls may have done something.
+func (r Row) Attempts() int { return r.Captures - r.Free }
+
+// Spent reports whether the attempts allowed are used up.
+func (r Row) Spent() bool { return r.Attempts() >= r.Allowance }
+
+// SettledAt is when the row was closed; zero while it is open.
+func (r Row) SettledAt() time.Time {
+	if !r.State.Closed() {
+		return time.Time{}
+	}
+	return r.StateSince
+}
+
+// leaseEnded reports whether, by the database's clock at the time of reading,
+// no claim may send any more.
+func (r Row) leaseEnded() bool {
+	return !r.ReadAt.IsZero() && r.ReadAt.After(r.SendUntil)
+}

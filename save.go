@@ -1,0 +1,137 @@
+package zabor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// save commits what came of the call of row's claim. Nothing cancels it. A
+// reference is saved whoever holds the claim by now and even where the row has
+// vanished; any other outcome only while the claim is still the row's last.
+func (f *Fence) save(ctx context.Context, row Row, o Outcome) (Row, error) {
+	limit := f.SaveTimeout
+	if limit == 0 {
+		limit = 30 * time.Second
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
+	defer cancel()
+
+	next := after(row, o, false)
+	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		saved, err := f.trySave(ctx, row, next, o)
+		if err == nil {
+			f.at(Saved, row.Key)
+			return saved, stateError(saved)
+		}
+		select {
+		case <-ctx.Done():
+			return row, f.unsaved(row, o, err)
+		case <-time.After(pause):
+		}
+	}
+}
+
+// trySave commits next, or what must be committed in its place now that the
+// row has moved on. It may be repeated after an error.
+func (f *Fence) trySave(ctx context.Context, row, next Row, o Outcome) (Row, error) {
+	err := f.Store.Swap(ctx, row.Claim, next, 0)
+	if err == nil {
+		f.alertSaved(row, next)
+		return next, nil
+	}
+	if !errors.Is(err, ErrStale) {
+		return Row{}, err
+	}
+	current, err := f.Store.Load(ctx, row.Key)
+	if errors.Is(err, ErrNoRow) {
+		next.Claim = Claim{Epoch: 1, ID: next.Claim.ID}
+		current, err = f.Store.Insert(ctx, next, row.Lease)
+		if err == nil && current.Claim == next.Claim {
+			f.alert(next, Critical, "row-vanished", "the row had vanished when the answer came; it was written again")
+			return current, nil
+		}
+	}
+	if err != nil {
+		return Row{}, err
+	}
+	if o.Reference == "" {
+		text := fmt.Sprintf("a late answer of epoch %d changed nothing: %s: %s", row.Claim.Epoch, o.Verdict, o.Reason)
+		return current, f.Store.Note(ctx, row.Key, row.Claim.Epoch, text)
+	}
+	return saveReference(ctx, f.Store, f.alertSaved, current, o)
+}
+
+// saveReference commits a reference into the row, whatever state it is in, and
+// tells what it did to the row it found.
+func saveReference(ctx context.Context, s Store, told func(before, after Row), row Row, o Outcome) (Row, error) {
+	for {
+		if adopted(row, o) {
+			return row, nil
+		}
+		next := adopt(row, o)
+		err := s.Swap(ctx, row.Claim, next, 0)
+		if err == nil {
+			told(row, next)
+			return next, nil
+		}
+		if !errors.Is(err, ErrStale) {
+			return Row{}, err
+		}
+		if row, err = s.Load(ctx, row.Key); err != nil {
+			return Row{}, err
+		}
+	}
+}
+
+// unsaved is the error of an outcome that could not be committed in time. The
+// row stays captured, so that it becomes doubt when its lease ends.
+func (f *Fence) unsaved(row Row, o Outcome, err error) error {
+	reason := fmt.Sprintf("the call ended as %s and could not be saved: %v", o.Verdict, err)
+	if o.Reference != "" {
+		f.alert(row, Critical, "unsaved", fmt.Sprintf("the provider did it, reference %s, and the database could not save it: %v", o.Reference, err))
+	}
+	return &Error{Key: row.Key, Row: row, Reason: reason, Err: ErrInDoubt}
+}
+
+// alertSaved tells what a person must know of a saved outcome.
+func (f *Fence) alertSaved(before, row Row) { alertSaved(f.Alert, before, row) }
+
+func alertSaved(tell func(Alert), before, row Row) {
+	switch {
+	case row.OtherReference != "" && before.OtherReference == "":
+		alertRow(tell, row, Critical, "two-references", row.Reason+": money may have moved twice")
+	case row.Reference != "" && before.State == Declined,
+		row.Reference != "" && before.Basis == ByPerson && before.State != row.State:
+		alertRow(tell, row, Critical, "late-success", fmt.Sprintf("the row was %s by %s, and then the provider's success %s arrived", before.State, before.Basis, row.Reference))
+	case row.State == Held && before.State != Held:
+		alertRow(tell, row, Warning, "held", row.Reason)
+	}
+}
+
+func (f *Fence) alertHeld(row Row) {
+	if row.State == Held {
+		f.alert(row, Warning, "held", row.Reason)
+	}
+}
+
+// told alerts on a request that was refused for its key, and passes err on.
+func (f *Fence) told(row Row, err error) error {
+	if errors.Is(err, ErrOtherRequest) {
+		f.alert(row, Warning, "other-request", err.Error())
+	}
+	return err
+}
+
+func (f *Fence) alert(row Row, s Severity, code, text string) { alertRow(f.Alert, row, s, code, text) }
+
+func alertRow(tell func(Alert), row Row, s Severity, code, text string) {
+	if tell == nil {
+		return
+	}
+	tell(Alert{
+		Severity: s, Code: code, Key: row.Key, State: row.State, Amount: row.Amount, Provider: row.Provider,
+		Text: text, Next: fmt.Sprintf("zabor fence show %s %s", row.Order, row.Step),
+	})
+}

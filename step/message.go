@@ -1,0 +1,23 @@
+// Package step turns a message into the effect that it asks for: its key, its
+// money and the request to the provider, as the configuration says.
+package step
+
+// Message is a decoded message, whichever queue it came from.
+type Message struct {
+	// Class is the class that matters for routing, without a leading
+	// backslash.
+	Class string
+	// Data holds the message's properties by their bare names, whatever their
+	// visibility. Values are nil, bool, int64, float64, string, json.Number,
+	// []any, map[string]any and Enum; a string may hold any bytes. A PHP list
+	// is a []any, every other array and every object a map.
+	Data map[string]any
+	// DeliveredBefore: somebody may have run this message already.
+	DeliveredBefore bool
+	// Rewritten: JSON numbers in Data may have been rounded to 14 digits on
+	// the way, by the cjson of Laravel's own pop.
+	Rewritten bool
+}
+
+// Enum is a PHP enum case. Its backing value is not on the wire.
+type Enum struct{ Class, Case string }

@@ -1,0 +1,63 @@
+// Package worker takes messages from queues, runs their steps through the fence
+// and acks last.
+package worker
+
+import (
+	"context"
+	"time"
+
+	"zabor/step"
+)
+
+// Message is one delivery of a queue's message.
+type Message struct {
+	step.Message
+	ID      string // the queue's own id of the message, stable over redeliveries: uuid or stream entry id
+	Raw     []byte // the bytes as they were before the delivery
+	Err     error  // why it cannot be decoded; nil: it can. Raw is set all the same
+	Receipt any    // the source's own
+}
+
+// Source is a queue that delivers each message at least once. Its methods may
+// be called concurrently. A message that Receive has returned belongs to the
+// caller until one of Ack, Later, PutBack and Park has returned nil, or until
+// its reserve ends.
+type Source interface {
+	// Name is the queue's name in the configuration.
+	Name() string
+
+	// Receive waits for the next message until ctx ends, and then returns
+	// ctx's error. Other errors are the server's; the caller waits and tries
+	// again.
+	Receive(ctx context.Context) (*Message, error)
+
+	// Ack removes m from the queue. The queue may deliver m again until Ack
+	// has returned nil. ErrLost: the reserve had ended and m is no longer
+	// this caller's; it was, or will be, delivered again.
+	Ack(ctx context.Context, m *Message) error
+
+	// Later puts m back with the bytes it had before the delivery, to be
+	// delivered again after delay; it costs m no attempt. ErrLost as in Ack,
+	// and nothing was queued then.
+	Later(ctx context.Context, m *Message, delay time.Duration) error
+
+	// PutBack puts m back at the head as if it had never been delivered, for
+	// a worker that stops. ErrLost as in Ack.
+	PutBack(ctx context.Context, m *Message) error
+
+	// Renew makes the reserve of m start anew. ErrLost as in Ack.
+	Renew(ctx context.Context, m *Message) error
+
+	// Park writes m into the queue's failure transport with the reason, and
+	// only then acks it. After an error it may be in both, never in neither.
+	Park(ctx context.Context, m *Message, reason string) error
+
+	// Depth counts what the queue holds.
+	Depth(ctx context.Context) (Depth, error)
+}
+
+// Depth is how many messages a queue holds, by where they are.
+type Depth struct{ Ready, Reserved, Delayed int64 }
+
+// Empty reports whether the queue holds nothing at all.
+func (d Depth) Empty() bool { return d == Depth{} }
