@@ -1,0 +1,286 @@
+// Package servers starts real Redis, MariaDB and PostgreSQL servers for tests,
+// in folders of their own, on free ports of the loopback address. Nothing of it
+// is shared with a server that the machine runs already.
+//
+// A package that uses it calls [Main] from its TestMain. One server of a kind
+// serves all tests of a package; each test gets a database of its own. A test
+// that kills or restarts its server starts one for itself.
+package servers
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Need ends the test unless program is in PATH: it skips, naming the Debian
+// package, or fails where ZABOR_TEST_REQUIRE=1.
+func Need(t testing.TB, program, debianPackage string) string {
+	t.Helper()
+	path, err := lookPath(program)
+	if err == nil {
+		return path
+	}
+	text := fmt.Sprintf("%s is not installed: apt-get install %s", program, debianPackage)
+	if os.Getenv("ZABOR_TEST_REQUIRE") == "1" {
+		t.Fatal(text)
+	}
+	t.Skip(text)
+	return ""
+}
+
+// lookPath also looks where Debian keeps a server's programs out of PATH.
+func lookPath(program string) (string, error) {
+	if path, err := exec.LookPath(program); err == nil {
+		return path, nil
+	}
+	for _, pattern := range []string{"/usr/lib/postgresql/*/bin/", "/usr/sbin/"} {
+		found, _ := filepath.Glob(pattern + program)
+		if len(found) > 0 {
+			return found[len(found)-1], nil
+		}
+	}
+	return "", exec.ErrNotFound
+}
+
+// Server is one running server.
+type Server struct {
+	Port int
+	Dir  string // its data; removed by Stop
+
+	command func() *exec.Cmd
+	ready   func() error
+	stop    os.Signal
+
+	mu     sync.Mutex
+	cmd    *exec.Cmd
+	exited chan struct{}
+}
+
+// Addr is the server's host and port.
+func (s *Server) Addr() string { return "127.0.0.1:" + strconv.Itoa(s.Port) }
+
+// Start starts the server, on its old port and data, and waits until it answers.
+func (s *Server) Start() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	cmd := s.command()
+	log, err := os.Create(filepath.Join(s.Dir, "log"))
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	cmd.Stdout, cmd.Stderr = log, log
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL // no server outlives its tests
+	exited := make(chan struct{})
+	started := make(chan error)
+	go func() {
+		// The death signal follows the thread that started the process.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			cmd.Wait()
+		}
+		close(exited)
+	}()
+	if err := <-started; err != nil {
+		return err
+	}
+	s.cmd, s.exited = cmd, exited
+	deadline := time.Now().Add(time.Minute)
+	for {
+		err := s.ready()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-exited:
+			text, _ := os.ReadFile(log.Name())
+			return fmt.Errorf("%s ended at once:\n%s", cmd.Path, text)
+		case <-time.After(20 * time.Millisecond):
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%s did not answer within a minute: %w", cmd.Path, err)
+		}
+	}
+}
+
+// Signal sends sig to the server, for instance SIGSTOP.
+func (s *Server) Signal(sig os.Signal) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cmd.Process.Signal(sig)
+}
+
+// Kill ends the server with SIGKILL and keeps its data for another Start.
+func (s *Server) Kill() { s.end(syscall.SIGKILL) }
+
+// Stop ends the server in order and keeps its data for another Start.
+func (s *Server) Stop() { s.end(s.stop) }
+
+func (s *Server) end(sig os.Signal) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cmd == nil {
+		return
+	}
+	s.cmd.Process.Signal(sig)
+	select {
+	case <-s.exited:
+	case <-time.After(30 * time.Second):
+		s.cmd.Process.Kill()
+		<-s.exited
+	}
+	s.cmd = nil
+}
+
+func (s *Server) remove() {
+	s.end(syscall.SIGKILL) // its data goes too: no need for an orderly end
+	os.RemoveAll(s.Dir)
+}
+
+// root is where data folders are made: in memory where there is room for it, so
+// that a test does not wait for the disk. ZABOR_TEST_DIR names another place,
+// such as a real disk for a benchmark.
+func root() string {
+	if dir := os.Getenv("ZABOR_TEST_DIR"); dir != "" {
+		return dir
+	}
+	if info, err := os.Stat("/dev/shm"); err == nil && info.IsDir() {
+		return "/dev/shm"
+	}
+	return os.TempDir()
+}
+
+// newServer makes the data folder, owned by the given user when run as root.
+func newServer(kind, owner string) (*Server, *user.User, error) {
+	dir, err := os.MkdirTemp(root(), "zabor-test-"+kind+"-")
+	if err != nil {
+		return nil, nil, err
+	}
+	var as *user.User
+	if os.Getuid() == 0 && owner != "" {
+		if as, err = user.Lookup(owner); err != nil {
+			return nil, nil, err
+		}
+		uid, _ := strconv.Atoi(as.Uid)
+		gid, _ := strconv.Atoi(as.Gid)
+		if err := os.Chown(dir, uid, gid); err != nil {
+			return nil, nil, err
+		}
+	}
+	port, err := freePort()
+	if err != nil {
+		return nil, nil, err
+	}
+	return &Server{Port: port, Dir: dir, stop: syscall.SIGTERM}, as, nil
+}
+
+// runAs makes cmd run as the given user; nil: as we do.
+func runAs(cmd *exec.Cmd, as *user.User) *exec.Cmd {
+	if as == nil {
+		return cmd
+	}
+	uid, _ := strconv.ParseUint(as.Uid, 10, 32)
+	gid, _ := strconv.ParseUint(as.Gid, 10, 32)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
+	cmd.Env = append(os.Environ(), "HOME="+as.HomeDir)
+	cmd.Dir = "/"
+	return cmd
+}
+
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}
+
+func dialable(addr string) error {
+	c, err := net.DialTimeout("tcp", addr, time.Second)
+	if err == nil {
+		c.Close()
+	}
+	return err
+}
+
+// shared holds the servers that all tests of the process use.
+var shared struct {
+	sync.Mutex
+	running []*Server
+	once    map[string]*onceServer
+}
+
+type onceServer struct {
+	sync.Once
+	server *Server
+	err    error
+}
+
+var databases atomic.Int64 // numbers the databases given to tests
+
+func sharedServer(t testing.TB, kind string, start func() (*Server, error)) *Server {
+	t.Helper()
+	shared.Lock()
+	if shared.once == nil {
+		shared.once = map[string]*onceServer{}
+	}
+	o := shared.once[kind]
+	if o == nil {
+		o = &onceServer{}
+		shared.once[kind] = o
+	}
+	shared.Unlock()
+	o.Do(func() {
+		if o.server, o.err = start(); o.err != nil {
+			return
+		}
+		shared.Lock()
+		shared.running = append(shared.running, o.server)
+		shared.Unlock()
+	})
+	if o.err != nil {
+		t.Fatalf("start %s: %v", kind, o.err)
+	}
+	return o.server
+}
+
+// Main runs the tests of a package and then ends the servers that they shared.
+// Call it as the whole of TestMain.
+func Main(m *testing.M) {
+	code := m.Run()
+	shared.Lock()
+	for _, s := range shared.running {
+		s.remove()
+	}
+	shared.Unlock()
+	os.Exit(code)
+}
+
+// own starts a server that ends with the test.
+func own(t testing.TB, start func() (*Server, error)) *Server {
+	t.Helper()
+	s, err := start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.remove)
+	return s
+}

@@ -1,0 +1,161 @@
+package servers
+
+import (
+	"database/sql"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"strconv"
+	"syscall"
+	"testing"
+
+	_ "github.com/go-sql-driver/mysql"
+	_ "github.com/jackc/pgx/v5/stdlib"
+)
+
+// MariaDB gives the test an empty database of the package's MariaDB server, as
+// an address mysql://root@127.0.0.1:PORT/NAME.
+func MariaDB(t testing.TB) string {
+	t.Helper()
+	needMariaDB(t)
+	return MariaDBDatabase(t, sharedServer(t, "mariadb", startMariaDB))
+}
+
+// OwnMariaDB starts a MariaDB server for this test alone.
+func OwnMariaDB(t testing.TB) *Server {
+	t.Helper()
+	needMariaDB(t)
+	return own(t, startMariaDB)
+}
+
+// MariaDBDatabase creates an empty database on s and returns its address.
+func MariaDBDatabase(t testing.TB, s *Server) string {
+	t.Helper()
+	name := fmt.Sprintf("zabor_test_%d", databases.Add(1))
+	execSQL(t, "mysql", "root@tcp("+s.Addr()+")/", "CREATE DATABASE "+name)
+	return "mysql://root@" + s.Addr() + "/" + name
+}
+
+func needMariaDB(t testing.TB) {
+	t.Helper()
+	Need(t, "mariadbd", "mariadb-server")
+	Need(t, "mariadb-install-db", "mariadb-server")
+}
+
+func startMariaDB() (*Server, error) {
+	s, as, err := newServer("mariadb", "mysql")
+	if err != nil {
+		return nil, err
+	}
+	data := s.Dir + "/data"
+	install := exec.Command("mariadb-install-db", "--no-defaults", "--datadir="+data,
+		"--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve")
+	if as != nil {
+		install.Args = append(install.Args, "--user="+as.Username)
+	}
+	if out, err := install.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("mariadb-install-db: %w\n%s", err, out)
+	}
+	mariadbd, err := lookPath("mariadbd")
+	if err != nil {
+		return nil, err
+	}
+	s.command = func() *exec.Cmd {
+		cmd := exec.Command(mariadbd, "--no-defaults", "--datadir="+data, "--port="+strconv.Itoa(s.Port),
+			"--bind-address=127.0.0.1", "--socket="+s.Dir+"/sock", "--pid-file="+s.Dir+"/pid",
+			"--innodb-flush-log-at-trx-commit=1", "--innodb-buffer-pool-size=256M", "--max-connections=1000",
+			"--skip-name-resolve")
+		if as != nil {
+			cmd.Args = append(cmd.Args, "--user="+as.Username)
+		}
+		return cmd
+	}
+	s.ready = func() error { return pingSQL("mysql", "root@tcp("+s.Addr()+")/") }
+	return s, s.Start()
+}
+
+// Postgres gives the test an empty database of the package's PostgreSQL server,
+// as an address postgres://postgres@127.0.0.1:PORT/NAME?sslmode=disable.
+func Postgres(t testing.TB) string {
+	t.Helper()
+	needPostgres(t)
+	return PostgresDatabase(t, sharedServer(t, "postgres", startPostgres))
+}
+
+// OwnPostgres starts a PostgreSQL server for this test alone.
+func OwnPostgres(t testing.TB) *Server {
+	t.Helper()
+	needPostgres(t)
+	return own(t, startPostgres)
+}
+
+// PostgresDatabase creates an empty database on s and returns its address.
+func PostgresDatabase(t testing.TB, s *Server) string {
+	t.Helper()
+	name := fmt.Sprintf("zabor_test_%d", databases.Add(1))
+	execSQL(t, "pgx", postgresURL(s, "postgres"), "CREATE DATABASE "+name)
+	return postgresURL(s, name)
+}
+
+func postgresURL(s *Server, database string) string {
+	u := url.URL{Scheme: "postgres", User: url.User("postgres"), Host: s.Addr(), Path: database, RawQuery: "sslmode=disable"}
+	return u.String()
+}
+
+func needPostgres(t testing.TB) {
+	t.Helper()
+	Need(t, "postgres", "postgresql")
+	Need(t, "initdb", "postgresql")
+}
+
+func startPostgres() (*Server, error) {
+	s, as, err := newServer("postgres", "postgres")
+	if err != nil {
+		return nil, err
+	}
+	initdb, err := lookPath("initdb")
+	if err != nil {
+		return nil, err
+	}
+	postgres, err := lookPath("postgres")
+	if err != nil {
+		return nil, err
+	}
+	data := s.Dir + "/data"
+	out, err := runAs(exec.Command(initdb, "-D", data, "-U", "postgres", "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync"), as).CombinedOutput()
+	if err != nil {
+		return nil, fmt.Errorf("initdb: %w\n%s", err, out)
+	}
+	s.stop = syscall.SIGINT // fast shutdown
+	s.command = func() *exec.Cmd {
+		// A killed server leaves its pid file, whose number may be another
+		// process by now.
+		os.Remove(data + "/postmaster.pid")
+		return runAs(exec.Command(postgres, "-D", data, "-p", strconv.Itoa(s.Port), "-h", "127.0.0.1",
+			"-k", s.Dir, "-c", "max_connections=400", "-c", "shared_buffers=256MB", "-c", "dynamic_shared_memory_type=mmap"), as)
+	}
+	s.ready = func() error { return pingSQL("pgx", postgresURL(s, "postgres")) }
+	return s, s.Start()
+}
+
+func pingSQL(driver, dsn string) error {
+	db, err := sql.Open(driver, dsn)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	return db.Ping()
+}
+
+func execSQL(t testing.TB, driver, dsn, statement string) {
+	t.Helper()
+	db, err := sql.Open(driver, dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.Exec(statement); err != nil {
+		t.Fatal(err)
+	}
+}
