@@ -2,6 +2,8 @@
 // money and the request to the provider, as the configuration says.
 package step
 
+import "zabor/internal/php"
+
 // Message is a decoded message, whichever queue it came from.
 type Message struct {
 	// Class is the class that matters for routing, without a leading
@@ -20,4 +22,4 @@ type Message struct {
 }
 
 // Enum is a PHP enum case. Its backing value is not on the wire.
-type Enum struct{ Class, Case string }
+type Enum = php.Enum
