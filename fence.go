@@ -196,9 +196,14 @@ func take(row Row, e Effect) (Row, error) {
 	row.Request = frozen
 	row.Provider, row.Account, row.Amount = e.Provider, e.Account, e.Amount
 	row.Message, row.Fingerprint = e.Message, e.Fingerprint
+	return fixDeadlines(row, e), nil
+}
+
+// fixDeadlines is row with the deadlines of the capture that e asks for.
+func fixDeadlines(row Row, e Effect) Row {
 	row.Lease = Lease(e.Timeout)
 	row.AbsentAfter, row.HoldAfter, row.PendingFor = e.AbsentAfter, e.HoldAfter, e.PendingFor
-	return row, nil
+	return row
 }
 
 func (f *Fence) at(m Moment, k Key) {

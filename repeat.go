@@ -85,7 +85,7 @@ func expired(row Row) Row {
 // recapture is row captured once more. The generation and the provider key stay:
 // the same key is what stops a request that is still on its way.
 func recapture(row Row, e Effect) (Row, time.Duration, error) {
-	next := row
+	next := fixDeadlines(row, e)
 	if row.Fingerprint != e.Fingerprint || row.Request == nil {
 		var err error
 		if next, err = take(row, e); err != nil {

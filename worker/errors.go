@@ -2,5 +2,13 @@ package worker
 
 import "errors"
 
-// ErrLost: the message's reserve had ended; it belongs to another delivery now.
-var ErrLost = errors.New("the message's reserve has ended: it is no longer this worker's")
+var (
+	// ErrLost: the message's reserve had ended; it belongs to another
+	// delivery now.
+	ErrLost = errors.New("the message's reserve has ended: it is no longer this worker's")
+
+	// ErrUnreadable: the bytes of a message are no message of its queue's
+	// format. They are kept in zabor's own table: PHP's failure transports
+	// lose or refuse them.
+	ErrUnreadable = errors.New("the message cannot be decoded")
+)

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+
+	"github.com/alecthomas/kong"
+)
+
+// Exit codes, as the documentation promises them.
+const (
+	exitGood        = 0
+	exitBad         = 1 // done, and the answer is bad
+	exitUsage       = 2 // usage or configuration
+	exitUnreachable = 3 // a server cannot be reached; nothing was changed
+)
+
+// cli is every command and flag. Each flag is also ZABOR_FLAG_NAME.
+type cli struct {
+	Config    string `short:"c" placeholder:"FILE" help:"The configuration. Else $ZABOR_CONFIG, ./zabor.yaml, /etc/zabor/zabor.yaml."`
+	EnvFile   string `placeholder:"FILE" help:"A dotenv file beside the environment, such as the application's .env; the environment wins."`
+	LogFormat string `enum:"text,json" default:"text" help:"text or json; logs go to stderr."`
+	LogLevel  string `enum:"debug,info,warn,error" default:"info" help:"debug, info, warn or error."`
+
+	Demo    demoCommand    `cmd:"" help:"The main job on an embedded default: workers killed after the provider's 200, and 200s against rows at the end."`
+	Worker  workerCommand  `cmd:"" help:"Take messages from the queues and run their steps through the fence; resolve what is in doubt."`
+	Migrate migrateCommand `cmd:"" help:"Create or upgrade the tables, or print the SQL."`
+	Fence   fenceCommand   `cmd:"" help:"Look at rows of the fence."`
+	Conf    configCommand  `cmd:"" name:"config" help:"Check the configuration, or print its schema."`
+	Sandbox sandboxCommand `cmd:"" help:"A pretend payment provider with faults on demand."`
+	Version versionCommand `cmd:"" help:"The version."`
+}
+
+// program is what every command is given.
+type program struct {
+	ctx            context.Context
+	stdout, stderr io.Writer
+	log            *slog.Logger
+	cli            *cli
+}
+
+// run is the whole program; it returns the exit code.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	var c cli
+	code := -1
+	parser, err := kong.New(&c,
+		kong.Name("zabor"),
+		kong.Description("A fence around payment calls: each (order, step) is charged at most once."),
+		kong.Writers(stdout, stderr),
+		kong.DefaultEnvars("ZABOR"),
+		kong.Exit(func(n int) { code = n }),
+		kong.UsageOnError(),
+	)
+	if err != nil {
+		panic(err) // the cli struct itself is wrong
+	}
+	parsed, err := parser.Parse(args)
+	if code >= 0 {
+		return code // help was asked for
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "zabor: error: %v\n", err)
+		fmt.Fprintf(stderr, "zabor: hint: %q shows every command and flag\n", "zabor --help")
+		return exitUsage
+	}
+	p := &program{ctx: ctx, stdout: stdout, stderr: stderr, cli: &c, log: newLog(&c, stderr)}
+	return p.report(parsed.Run(p))
+}
+
+func newLog(c *cli, w io.Writer) *slog.Logger {
+	var level slog.Level
+	level.UnmarshalText([]byte(c.LogLevel)) // kong has checked it
+	options := &slog.HandlerOptions{Level: level}
+	if c.LogFormat == "json" {
+		return slog.New(slog.NewJSONHandler(w, options))
+	}
+	return slog.New(slog.NewTextHandler(w, options))
+}
+
+// failure is an error with the exit code it deserves and what to do next.
+type failure struct {
+	code int
+	err  error
+	hint string // may be empty
+}
+
+func (f *failure) Error() string { return f.err.Error() }
+func (f *failure) Unwrap() error { return f.err }
+
+func usage(err error, hint string) error       { return &failure{exitUsage, err, hint} }
+func unreachable(err error, hint string) error { return &failure{exitUnreachable, err, hint} }
+func bad(err error, hint string) error         { return &failure{exitBad, err, hint} }
+
+// report prints err with its hint and returns the exit code.
+func (p *program) report(err error) int {
+	if err == nil {
+		return exitGood
+	}
+	code, hint := exitBad, ""
+	if f, ok := errors.AsType[*failure](err); ok {
+		code, hint = f.code, f.hint
+	}
+	for _, line := range strings.Split(strings.TrimRight(err.Error(), "\n"), "\n") {
+		fmt.Fprintf(p.stderr, "zabor: error: %s\n", line)
+	}
+	if hint != "" {
+		fmt.Fprintf(p.stderr, "zabor: hint: %s\n", hint)
+	}
+	return code
+}

@@ -1,0 +1,334 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"zabor"
+	"zabor/step"
+)
+
+// The moments of the ack, after those of [zabor.Fence].
+const (
+	Acking zabor.Moment = "acking" // the row says that it is done, the queue does not
+	Acked  zabor.Moment = "acked"  // the queue has answered
+)
+
+// Queue is a source and what the worker must know of it.
+type Queue struct {
+	Source
+	// Reserve is how long the queue keeps a delivered message from the next
+	// worker. The worker renews at a third of it while a message is in hand.
+	Reserve time.Duration
+}
+
+// Worker runs the messages of its queues through the fence. Its fields are set
+// before Run and not changed afterwards.
+type Worker struct {
+	Fence  *zabor.Fence
+	Queues []Queue
+	Lanes  int // calls at the same time; at least 1
+
+	// Step finds the step of a message's class; nil: there is none.
+	Step func(class string) Step
+	// Call sends the frozen request of a row once.
+	Call zabor.Call
+	// Unreadable keeps the bytes of a message that cannot be decoded. After a
+	// nil error they are safe and the message is acked.
+	Unreadable func(ctx context.Context, queue string, raw []byte, reason string) error
+
+	// Backoff is how long a message waits before it is delivered again, by the
+	// number of its row's captures; the last one stays. At least one.
+	Backoff []time.Duration
+
+	Log *slog.Logger
+	// At is told of Acking and Acked; nil: nobody is.
+	At func(zabor.Moment, zabor.Key)
+
+	rest    atomic.Int64 // until when nothing is received, in unix nanoseconds: the fence could not be written
+	missing tries        // loads that found nothing, by message
+}
+
+// Step is a configured step: what a message of its class asks for.
+type Step interface {
+	// Key is the message's key. An error says why it has none: the message
+	// is parked.
+	Key(step.Message) (zabor.Key, error)
+	// Effect is the whole of what the message asks for. With an error,
+	// Effect.Message may be set all the same.
+	Effect(context.Context, step.Message) (zabor.Effect, error)
+}
+
+// Run takes messages until ctx ends, and then finishes what it has in hand: what
+// was sent is answered and saved, what was not started is put back. It returns
+// when nothing is in hand any more.
+func (w *Worker) Run(ctx context.Context) {
+	lanes := make(chan struct{}, w.Lanes)
+	var wg sync.WaitGroup
+	for _, q := range w.Queues {
+		for range receivers(w.Lanes) {
+			wg.Go(func() { w.receive(ctx, q, lanes, &wg) })
+		}
+	}
+	wg.Wait()
+}
+
+// receivers is how many goroutines take messages from one queue: one server
+// round trip each, and at most so many messages wait for a lane.
+func receivers(lanes int) int { return min(4, 1+lanes/8) }
+
+func (w *Worker) receive(ctx context.Context, q Queue, lanes chan struct{}, wg *sync.WaitGroup) {
+	pause := time.Duration(0)
+	for ctx.Err() == nil {
+		if rest := time.Until(time.Unix(0, w.rest.Load())); rest > 0 {
+			sleep(ctx, rest)
+			continue
+		}
+		m, err := q.Receive(ctx)
+		if err != nil {
+			if ctx.Err() == nil {
+				pause = min(max(2*pause, 100*time.Millisecond), 5*time.Second)
+				w.Log.Error("cannot receive; trying again", "queue", q.Name(), "in", pause, "error", err)
+				sleep(ctx, pause)
+			}
+			continue
+		}
+		pause = 0
+		release := w.keep(q, m)
+		select {
+		case lanes <- struct{}{}:
+			wg.Go(func() {
+				defer func() { <-lanes }()
+				w.handle(ctx, q, m, release)
+			})
+		case <-ctx.Done():
+			release()
+			w.answer(ctx, q, m, "put back", func(ctx context.Context) error { return q.PutBack(ctx, m) })
+		}
+	}
+}
+
+// keep renews m's reserve until the returned function is called, which waits
+// for a renewal under way.
+func (w *Worker) keep(q Queue, m *Message) (release func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(max(q.Reserve/3, 100*time.Millisecond))
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			err := q.Renew(ctx, m)
+			switch {
+			case err == nil || ctx.Err() != nil:
+			case errors.Is(err, ErrLost):
+				w.Log.Warn("reserve lost while in hand; the fence stops a second call", "queue", q.Name(), "message", m.ID)
+				return
+			default:
+				w.Log.Warn("cannot renew the reserve", "queue", q.Name(), "message", m.ID, "error", err)
+			}
+		}
+	}()
+	return sync.OnceFunc(func() { cancel(); <-done })
+}
+
+// handle is the worker's whole sentence: run the message's step through the
+// fence, and answer the queue last.
+func (w *Worker) handle(ctx context.Context, q Queue, m *Message, release func()) {
+	defer release()
+	key, row, err := w.run(ctx, q, m)
+	release()
+	switch verdict, why := w.judge(m, row, err); verdict {
+	case ack:
+		w.Log.Info("done", "queue", q.Name(), "message", m.ID, "key", key, "state", row.State, "reference", row.Reference)
+		w.at(Acking, key)
+		w.answer(ctx, q, m, "ack", func(ctx context.Context) error { return q.Ack(ctx, m) })
+		w.at(Acked, key)
+	case park:
+		w.park(ctx, q, m, key, why)
+	case keepBytes:
+		w.keepBytes(ctx, q, m, why)
+	case later:
+		delay := w.delay(row, err)
+		w.Log.Info("later", "queue", q.Name(), "message", m.ID, "key", key, "delay", delay, "reason", why)
+		w.answer(ctx, q, m, "put back for later", func(ctx context.Context) error { return q.Later(ctx, m, delay) })
+	}
+}
+
+// run runs m's step. The row is zero where there is none.
+func (w *Worker) run(ctx context.Context, q Queue, m *Message) (zabor.Key, zabor.Row, error) {
+	if m.Err != nil {
+		return zabor.Key{}, zabor.Row{}, m.Err
+	}
+	s := w.Step(m.Class)
+	if s == nil {
+		return zabor.Key{}, zabor.Row{}, refused{fmt.Errorf("no step is configured for %s; nothing was called", m.Class)}
+	}
+	key, err := s.Key(m.Message)
+	if err != nil {
+		return key, zabor.Row{}, refused{fmt.Errorf("%s: no key: %w; nothing was called", m.Class, err)}
+	}
+	effect, err := s.Effect(ctx, m.Message)
+	if err != nil {
+		row, known := w.Fence.Repeat(ctx, key, effect.Message)
+		if errors.Is(known, zabor.ErrNoRow) || errors.Is(known, zabor.ErrReleased) {
+			return key, row, fmt.Errorf("%s: %w; nothing was called", key, err)
+		}
+		return key, row, known
+	}
+	row, err := w.Fence.Do(ctx, effect, w.Call)
+	return key, row, err
+}
+
+// refused is an error that trying again cannot mend.
+type refused struct{ error }
+
+func (r refused) Unwrap() error { return r.error }
+
+type verdict int
+
+const (
+	later verdict = iota // the zero verdict loses nothing
+	ack
+	park
+	keepBytes
+)
+
+// judge says what becomes of a message whose run ended with err.
+func (w *Worker) judge(m *Message, row zabor.Row, err error) (verdict, string) {
+	var r refused
+	switch {
+	case err == nil:
+		w.missing.forget(m.ID)
+		return ack, ""
+	case errors.Is(err, ErrUnreadable):
+		return keepBytes, err.Error()
+	case zabor.Park(err), errors.As(err, &r), m.Err != nil:
+		return park, err.Error()
+	case errors.Is(err, step.ErrRefused):
+		return park, err.Error()
+	case errors.Is(err, step.ErrNoRow):
+		// The message may have overtaken the commit of the order it speaks of.
+		if w.missing.count(m.ID) >= len(w.Backoff) {
+			w.missing.forget(m.ID)
+			return park, err.Error()
+		}
+	case row.State == "" || errors.Is(err, zabor.ErrStale):
+		// The fence or the application's database could not be reached:
+		// taking more messages would only carry them round.
+		w.rest.Store(time.Now().Add(time.Second).UnixNano())
+	}
+	return later, err.Error()
+}
+
+// delay is how long a message waits whose run ended with err: to the end of the
+// lease of whoever holds its row, at most the next backoff.
+func (w *Worker) delay(row zabor.Row, err error) time.Duration {
+	next := w.Backoff[min(max(row.Captures, 1), len(w.Backoff))-1]
+	if errors.Is(err, zabor.ErrBusy) || errors.Is(err, zabor.ErrInDoubt) {
+		if left := row.SendUntil.Sub(row.ReadAt); !row.ReadAt.IsZero() && left > 0 {
+			return min(left+10*time.Millisecond, next)
+		}
+	}
+	return next
+}
+
+func (w *Worker) park(ctx context.Context, q Queue, m *Message, key zabor.Key, why string) {
+	err := w.answer(ctx, q, m, "park", func(ctx context.Context) error { return q.Park(ctx, m, why) })
+	if err != nil {
+		return
+	}
+	w.Log.Error("parked in the failure transport", "queue", q.Name(), "message", m.ID, "class", m.Class, "key", key, "reason", why)
+	if key.Order == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
+	defer cancel()
+	if err := w.Fence.Parked(ctx, key, m.ID); err != nil {
+		w.Log.Error("cannot note the parked message in its row", "key", key, "error", err)
+	}
+}
+
+// keepBytes moves a message that cannot be decoded into zabor's own table, and
+// only then off the queue.
+func (w *Worker) keepBytes(ctx context.Context, q Queue, m *Message, why string) {
+	err := w.answer(ctx, q, m, "keep unreadable bytes", func(ctx context.Context) error {
+		return w.Unreadable(ctx, q.Name(), m.Raw, why)
+	})
+	if err != nil {
+		return
+	}
+	w.Log.Error("unreadable message kept in zabor_unreadable", "queue", q.Name(), "message", m.ID, "bytes", len(m.Raw), "reason", why)
+	w.answer(ctx, q, m, "ack", func(ctx context.Context) error { return q.Ack(ctx, m) })
+}
+
+// answerTimeout bounds one answer to the queue, over all its tries.
+const answerTimeout = 10 * time.Second
+
+// answer tells the queue what became of m; a stop does not cancel it. Where the
+// queue cannot be told, it delivers m again, and the fence answers then.
+func (w *Worker) answer(ctx context.Context, q Queue, m *Message, what string, tell func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
+	defer cancel()
+	for pause := 20 * time.Millisecond; ; pause *= 2 {
+		err := tell(ctx)
+		if err == nil {
+			return nil
+		}
+		if errors.Is(err, ErrLost) {
+			w.Log.Warn("cannot "+what+": the reserve had ended, the queue delivers the message again", "queue", q.Name(), "message", m.ID)
+			return err
+		}
+		w.Log.Warn("cannot "+what, "queue", q.Name(), "message", m.ID, "error", err)
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(pause):
+		}
+	}
+}
+
+func (w *Worker) at(m zabor.Moment, k zabor.Key) {
+	if w.At != nil {
+		w.At(m, k)
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// tries counts by message id. A worker that restarts counts anew.
+type tries struct {
+	mu sync.Mutex
+	n  map[string]int
+}
+
+func (t *tries) count(id string) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.n == nil {
+		t.n = map[string]int{}
+	}
+	t.n[id]++
+	return t.n[id]
+}
+
+func (t *tries) forget(id string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.n, id)
+}
