@@ -1,0 +1,236 @@
+package laravel
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"zabor/internal/php"
+	"zabor/worker"
+)
+
+// handler is the field job of every payload that carries a serialized command.
+const handler = `Illuminate\Queue\CallQueuedHandler@call`
+
+// Decode reads a payload of a Laravel queue as it was before a pop. The
+// message's ID is the payload's uuid, else its id, else one made from its
+// content. Keys decrypt the commands of ShouldBeEncrypted classes.
+//
+// Err wraps [worker.ErrUnreadable] if raw is no payload; any other Err says why
+// only PHP can run this job, and ID and Class are set then.
+func Decode(raw []byte, keys []AppKey) *worker.Message {
+	m := &worker.Message{Raw: raw}
+	p, err := parse(raw)
+	if err != nil {
+		m.ID = digest(raw)
+		m.Err = fmt.Errorf("%w: %w", worker.ErrUnreadable, err)
+		return m
+	}
+	m.ID = p.id()
+	m.DeliveredBefore = p.attempts > 0 || p.fields["retry_of"] != nil
+	if job := p.text("job"); job != handler {
+		class, _, _ := strings.Cut(job, "@")
+		m.Class = strings.TrimPrefix(class, `\`)
+		m.Data = properties(p.fields["data"])
+		m.Rewritten = p.attempts > 0
+		return m
+	}
+	m.Class, m.Data, m.Err = p.command(keys)
+	return m
+}
+
+// payload is the JSON object that Laravel calls a payload. Names of fields are
+// compared exactly, as PHP does and a Go struct would not.
+type payload struct {
+	fields   map[string]any // numbers are json.Number
+	attempts float64
+}
+
+func parse(raw []byte) (payload, error) {
+	if !utf8.Valid(raw) {
+		return payload{}, errors.New("the payload is not UTF-8")
+	}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	var p payload
+	if err := d.Decode(&p.fields); err != nil {
+		return p, fmt.Errorf("the payload is not a JSON object: %w", err)
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return p, errors.New("something follows the payload's JSON object")
+	}
+	if p.text("job") == "" {
+		return p, errors.New("the payload has no field job")
+	}
+	switch n := p.fields["attempts"].(type) {
+	case json.Number:
+		p.attempts, _ = n.Float64()
+	case string: // counts, if it is all digits
+		u, err := strconv.ParseUint(n, 10, 63)
+		if err != nil {
+			return p, errNoAttempts
+		}
+		p.attempts = float64(u)
+	default:
+		return p, errNoAttempts
+	}
+	return p, nil
+}
+
+var errNoAttempts = errors.New("the payload has no number of attempts")
+
+// text is the field of that name, empty if it is not there or no string.
+func (p payload) text(name string) string {
+	s, _ := p.fields[name].(string)
+	return s
+}
+
+func (p payload) id() string {
+	for _, name := range []string{"uuid", "id"} {
+		if s := p.text(name); s != "" {
+			return s
+		}
+	}
+	// What a pop leaves as it is: it changes attempts and the order of names.
+	rest := map[string]any{"job": p.fields["job"], "data": p.fields["data"]}
+	text, err := json.Marshal(rest)
+	if err != nil {
+		panic(err) // it came from JSON
+	}
+	return digest(text)
+}
+
+// digest makes an id of 36 characters, in the form of a uuid (version 8).
+func digest(b []byte) string {
+	h := sha256.Sum256(b)
+	h[6], h[8] = h[6]&0x0f|0x80, h[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", h[:4], h[4:6], h[6:8], h[8:10], h[10:16])
+}
+
+// command reads the job's class and its properties. With an error the class is
+// still the best that is known.
+func (p payload) command(keys []AppKey) (class string, data map[string]any, err error) {
+	envelope, _ := p.fields["data"].(map[string]any)
+	name, _ := envelope["commandName"].(string)
+	text, _ := envelope["command"].(string)
+	name = strings.TrimPrefix(name, `\`)
+	if class = name; class == "" {
+		class = p.text("displayName")
+	}
+	refuse := func(format string, args ...any) (string, map[string]any, error) {
+		return class, nil, fmt.Errorf("job %s of class %s was not run: %w", p.id(), class, fmt.Errorf(format, args...))
+	}
+	if text == "" {
+		return refuse("it has no command")
+	}
+	if !strings.HasPrefix(text, "O:") { // Laravel's own test
+		if text, err = decrypt(text, keys); err != nil {
+			return refuse("%w", err)
+		}
+	}
+	v, err := php.Unmarshal([]byte(text))
+	if err != nil {
+		return refuse("its command cannot be read: %w", err)
+	}
+	object, ok := v.(*php.Object)
+	if !ok {
+		return refuse("its command is no object")
+	}
+	is := strings.TrimPrefix(object.Class, `\`)
+	if name != "" && !strings.EqualFold(name, is) {
+		return refuse("its command is a %s; PHP would run that one", is)
+	}
+	class = carried(object)
+	plain, err := php.Plain(object)
+	if err != nil {
+		return refuse("%w", err)
+	}
+	data = plain.(map[string]any)
+	if why := onlyPHP(is, envelope, data); why != "" {
+		return refuse("%s; send this class to a queue that PHP workers take from", why)
+	}
+	return class, data, nil
+}
+
+// carried is the class that matters: the command's own, or that of the listener,
+// mail, notification or event that the command only carries.
+func carried(command *php.Object) string {
+	class := strings.TrimPrefix(command.Class, `\`)
+	var inner php.Value
+	switch class {
+	case `Illuminate\Events\CallQueuedListener`:
+		inner, _ = command.Prop("class")
+	case `Illuminate\Mail\SendQueuedMailable`:
+		inner, _ = command.Prop("mailable")
+	case `Illuminate\Notifications\SendQueuedNotifications`:
+		inner, _ = command.Prop("notification")
+	case `Illuminate\Broadcasting\BroadcastEvent`:
+		inner, _ = command.Prop("event")
+	}
+	switch v := inner.(type) {
+	case php.String:
+		class = strings.TrimPrefix(string(v), `\`)
+	case *php.Object:
+		class = strings.TrimPrefix(v.Class, `\`)
+	}
+	return class
+}
+
+// onlyPHP says what would go missing if anyone but PHP ran the command; empty:
+// nothing that can be seen in it.
+func onlyPHP(class string, envelope, data map[string]any) string {
+	switch {
+	case class == `Illuminate\Queue\CallQueuedClosure`:
+		return "it is a closure, PHP source text that only PHP can run"
+	case !empty(data["chained"]):
+		return "it is part of a chain, and only PHP dispatches the next job of it"
+	case !empty(data["batchId"]), !empty(envelope["batchId"]):
+		return "it is part of a batch, and only PHP keeps the batch's books"
+	case !empty(data["middleware"]):
+		return "it has middleware, and only PHP applies that"
+	case !empty(data["debounceOwner"]):
+		return "it is debounced, and only PHP knows whether a later one has replaced it"
+	}
+	return ""
+}
+
+// empty: absent, null, "" or nothing inside.
+func empty(v any) bool {
+	switch v := v.(type) {
+	case nil:
+		return true
+	case string:
+		return v == ""
+	case []any:
+		return len(v) == 0
+	case map[string]any:
+		return len(v) == 0
+	}
+	return false
+}
+
+// properties makes a string job's data, any JSON, a message's data: an object as
+// it is, a list by index, anything else under "data". Laravel's default "" and
+// null are no properties.
+func properties(data any) map[string]any {
+	switch data := data.(type) {
+	case map[string]any:
+		return data
+	case []any:
+		m := make(map[string]any, len(data))
+		for i, v := range data {
+			m[strconv.Itoa(i)] = v
+		}
+		return m
+	}
+	if empty(data) {
+		return map[string]any{}
+	}
+	return map[string]any{"data": data}
+}

@@ -1,0 +1,130 @@
+package laravel
+
+import "github.com/redis/go-redis/v9"
+
+// The scripts change no key's name and no format of Laravel's, and PHP workers
+// may take turns with them. Each looks first and writes last, so that an error
+// inside one leaves every job where it was. All times are of Redis's own clock,
+// in whole seconds as Laravel's are: starts are rounded down, ends up.
+var (
+	takeScript = redis.NewScript(`
+-- Moves what is due to the list and reserves the head of the list.
+-- KEYS[1] list  KEYS[2] :delayed  KEYS[3] :reserved  KEYS[4] :notify
+-- KEYS[5] list of payloads that cannot be decoded
+-- ARGV[1] lease in seconds, may have a fraction
+-- ARGV[2] how many due jobs are moved at most, and as many lost ones
+-- Returns nothing if there is no job, {"job", payload, member of :reserved}, or
+-- {"dead", payload, reason}.
+
+-- value returns where the value of the last key "attempts" of the outermost
+-- object begins. The text is known to be JSON.
+local function value(text)
+  local found, depth, at = nil, 0, 1
+  while true do
+    local i = text:find('["{}%[%]]', at)
+    if not i then return found end
+    local c = text:byte(i)
+    at = i + 1
+    if c == 34 then -- "
+      local q = text:find('["\\]', at)
+      while text:byte(q) == 92 do -- \
+        q = text:find('["\\]', q + 2)
+      end
+      if depth == 1 and q - i == 9 and text:sub(i, q) == '"attempts"' then
+        found = text:match('^%s*:%s*()', q + 1) or found
+      end
+      at = q + 1
+    elseif c == 123 or c == 91 then -- { [
+      depth = depth + 1
+    else
+      depth = depth - 1
+    end
+  end
+end
+
+-- count returns the payload with attempts raised by one, every other byte as it
+-- is: cjson would round long numbers and turn [] into {}. Or nil and why not.
+local function count(text)
+  local ok, job = pcall(cjson.decode, text)
+  if not ok then return nil, 'not JSON: ' .. job end
+  if type(job) ~= 'table' then return nil, 'not a JSON object' end
+  local at = job.attempts ~= nil and value(text)
+  local token = at and (text:match('^-?%d[%d.eE+-]*', at) or text:match('^"(%d+)"', at))
+  local n = tonumber(token or nil)
+  if not n then return nil, 'without a number of attempts' end
+  local first = text:byte(at) == 34 and at + 1 or at
+  local raised = text:sub(1, first - 1) .. string.format('%.14g', n + 1) .. text:sub(first + #token)
+  ok, job = pcall(cjson.decode, raised)
+  if not ok or raised == text or tonumber(job.attempts) ~= n + 1 then
+    return nil, 'with attempts that cannot be counted'
+  end
+  return raised
+end
+
+local now = redis.call('TIME')
+for _, from in ipairs({KEYS[2], KEYS[3]}) do
+  local due = redis.call('ZRANGEBYSCORE', from, '-inf', now[1], 'LIMIT', 0, ARGV[2])
+  if #due > 0 then
+    redis.call('ZREMRANGEBYRANK', from, 0, #due - 1)
+    redis.call('RPUSH', KEYS[1], unpack(due))
+    for i = 1, #due do due[i] = '1' end
+    redis.call('RPUSH', KEYS[4], unpack(due))
+  end
+end
+
+local payload = redis.call('LINDEX', KEYS[1], 0)
+if not payload then return false end
+local ok, member, reason = pcall(count, payload)
+if not ok then member, reason = nil, 'not read: ' .. member end
+redis.call('LPOP', KEYS[1])
+redis.call('LPOP', KEYS[4])
+if not member then
+  redis.call('RPUSH', KEYS[5], payload)
+  return {'dead', payload, reason}
+end
+redis.call('ZADD', KEYS[3], math.ceil(now[1] + now[2] / 1000000 + ARGV[1]), member)
+return {'job', payload, member}
+`)
+
+	laterScript = redis.NewScript(`
+-- Releases a job that is still reserved, with the payload that it had before.
+-- KEYS[1] :delayed  KEYS[2] :reserved
+-- ARGV[1] member of :reserved  ARGV[2] payload  ARGV[3] delay in seconds, may have a fraction
+-- Returns 1, or 0 if the job was not reserved any more: nothing was done then.
+if redis.call('ZREM', KEYS[2], ARGV[1]) == 0 then return 0 end
+local now = redis.call('TIME')
+redis.call('ZADD', KEYS[1], math.ceil(now[1] + now[2] / 1000000 + ARGV[3]), ARGV[2])
+return 1
+`)
+
+	putBackScript = redis.NewScript(`
+-- Puts a job that is still reserved back at the head of the list.
+-- KEYS[1] list  KEYS[2] :reserved  KEYS[3] :notify
+-- ARGV[1] member of :reserved  ARGV[2] payload
+-- Returns 1, or 0 if the job was not reserved any more: nothing was done then.
+if redis.call('ZREM', KEYS[2], ARGV[1]) == 0 then return 0 end
+redis.call('LPUSH', KEYS[1], ARGV[2])
+redis.call('RPUSH', KEYS[3], '1')
+return 1
+`)
+
+	renewScript = redis.NewScript(`
+-- Starts the lease of a job anew. It removes and adds rather than change the
+-- score: with its memory full, Redis refuses a script only its first write, and
+-- only if that adds something.
+-- KEYS[1] :reserved
+-- ARGV[1] member of :reserved  ARGV[2] lease in seconds, may have a fraction
+-- Returns 1, or 0 if the job was not reserved any more: nothing was done then.
+if redis.call('ZREM', KEYS[1], ARGV[1]) == 0 then return 0 end
+local now = redis.call('TIME')
+redis.call('ZADD', KEYS[1], math.ceil(now[1] + now[2] / 1000000 + ARGV[2]), ARGV[1])
+return 1
+`)
+
+	depthScript = redis.NewScript(`
+-- KEYS[1] list  KEYS[2] :delayed  KEYS[3] :reserved
+-- KEYS[4] list of payloads that cannot be decoded
+-- Returns how many jobs are ready, delayed, reserved and undecodable, at one moment.
+return {redis.call('LLEN', KEYS[1]), redis.call('ZCARD', KEYS[2]), redis.call('ZCARD', KEYS[3]), redis.call('LLEN', KEYS[4])}
+`)
+)

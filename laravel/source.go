@@ -1,0 +1,265 @@
+// Package laravel is the [worker.Source] of a Laravel queue on Redis, and the
+// failed_jobs table behind it.
+//
+// It works the same keys in the same format as Laravel's own workers, which may
+// take turns with it, but it keeps a payload's bytes, writes nothing for a job
+// that it has lost, renews leases, loses no payload that cannot be decoded, and
+// writes failed_jobs before it removes a job.
+package laravel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"zabor/worker"
+)
+
+// Config says which queue a [Source] works and how.
+type Config struct {
+	Queue      string        // as the application names it, such as "payments"
+	Prefix     string        // database.redis.options.prefix; may be empty
+	Connection string        // name in config/queue.php, written to failed_jobs
+	RetryAfter time.Duration // how long a job stays reserved, at least 1 s; rounded up to whole seconds
+	HashTag    bool          // put the queue's name in braces, as Laravel 13.5 and later do on a cluster
+	AppKeys    []AppKey      // the application's key and its previous ones; none: encrypted jobs are refused
+	Failed     *FailedJobs   // nil: Park is an error
+}
+
+// Source is one Laravel queue.
+type Source struct {
+	redis redis.UniversalClient
+	c     Config
+	k     keys
+
+	mu     sync.Mutex
+	dead   []string  // undecodable payloads to be delivered (again)
+	listed time.Time // when their list was last looked at
+}
+
+// poll is how long Receive waits for a token before it looks for due jobs itself:
+// delayed and lost ones push none.
+const poll = time.Second
+
+// migrate is how many due jobs, and how many lost ones, a Receive moves at most.
+const migrate = 100
+
+// NewSource makes the source of a queue. The client must not repeat commands by
+// itself (MaxRetries -1): a repeated reserve leaves a job reserved that nobody
+// holds. A cluster's client repeats after network errors all the same; such a job
+// comes back when its lease ends.
+func NewSource(client redis.UniversalClient, c Config) (*Source, error) {
+	switch {
+	case c.Queue == "":
+		return nil, errors.New("laravel queue without a name")
+	case c.Connection == "":
+		return nil, fmt.Errorf("laravel queue %s: no connection: give its name in config/queue.php, nearly always redis", c.Queue)
+	case c.RetryAfter < time.Second:
+		return nil, fmt.Errorf("laravel queue %s: retry_after is %v, at least 1s", c.Queue, c.RetryAfter)
+	}
+	s := &Source{redis: client, c: c, k: names(c.Prefix, c.Queue, c.HashTag)}
+	switch client := client.(type) {
+	case *redis.Client:
+		if n := client.Options().MaxRetries; n > 0 {
+			return nil, fmt.Errorf("laravel queue %s: the Redis client repeats commands up to %d times; set its MaxRetries to -1", c.Queue, n)
+		}
+	case *redis.ClusterClient:
+		if n := client.Options().MaxRetries; n > 0 {
+			return nil, fmt.Errorf("laravel queue %s: the Redis client repeats commands up to %d times; set its MaxRetries to -1", c.Queue, n)
+		}
+		if !hasTag(s.k.ready) {
+			return nil, fmt.Errorf("laravel queue %s: on a cluster all keys of a queue must be in one slot: Laravel before 13.5 needs a name in braces, {%s}, and 13.5 and later add them (hash tag)", c.Queue, c.Queue)
+		}
+	}
+	return s, nil
+}
+
+// Name is the queue's name in the application.
+func (s *Source) Name() string { return s.c.Queue }
+
+// receipt is how a message is held.
+type receipt struct {
+	member string // in the sorted set of reserved jobs
+	dead   bool   // in the list of undecodable payloads instead
+}
+
+// Receive waits for the next job. Undecodable payloads that are still in their
+// list are delivered at the first Receive and again each RetryAfter.
+//
+// A job is never lost between Redis and the caller: when ctx ends while Redis is
+// reserving one, that job is returned, with a nil error.
+func (s *Source) Receive(ctx context.Context) (*worker.Message, error) {
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if m, err := s.unread(ctx); m != nil || err != nil {
+			return m, err
+		}
+		if m, err := s.take(ctx); m != nil || err != nil {
+			return m, err
+		}
+		if err := s.wait(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// take reserves the next job; nil: there is none.
+func (s *Source) take(ctx context.Context) (*worker.Message, error) {
+	reply, err := takeScript.Run(context.WithoutCancel(ctx), s.redis,
+		[]string{s.k.ready, s.k.delayed, s.k.reserved, s.k.notify, s.k.dead}, seconds(s.c.RetryAfter), migrate).StringSlice()
+	if errors.Is(err, redis.Nil) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("laravel queue %s: cannot reserve a job: %w", s.c.Queue, err)
+	}
+	if len(reply) != 3 {
+		return nil, fmt.Errorf("laravel queue %s: Redis replied %d parts to the reserve script, want 3", s.c.Queue, len(reply))
+	}
+	if reply[0] == "dead" {
+		return unreadable(reply[1], reply[2]), nil
+	}
+	m := Decode([]byte(reply[1]), s.c.AppKeys)
+	m.Receipt = receipt{member: reply[2]}
+	return m, nil
+}
+
+// unread returns a payload that could not be decoded and was never acked.
+func (s *Source) unread(ctx context.Context) (*worker.Message, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.listed.IsZero() || time.Since(s.listed) >= s.c.RetryAfter {
+		dead, err := s.redis.LRange(ctx, s.k.dead, 0, migrate-1).Result()
+		if err != nil {
+			return nil, fmt.Errorf("laravel queue %s: cannot list undecodable payloads: %w", s.c.Queue, err)
+		}
+		s.dead, s.listed = dead, time.Now()
+	}
+	if len(s.dead) == 0 {
+		return nil, nil
+	}
+	raw := s.dead[0]
+	s.dead = s.dead[1:]
+	return unreadable(raw, "found in "+s.k.dead), nil
+}
+
+func unreadable(raw, reason string) *worker.Message {
+	return &worker.Message{
+		ID:      digest([]byte(raw)),
+		Raw:     []byte(raw),
+		Err:     fmt.Errorf("%w: payload %s", worker.ErrUnreadable, reason),
+		Receipt: receipt{dead: true},
+	}
+}
+
+// wait returns when there may be a job: after a push, or after poll. The token
+// that it takes is only a hint and may be lost with ctx.
+func (s *Source) wait(ctx context.Context) error {
+	done := make(chan error, 1)
+	go func() {
+		done <- s.redis.BLPop(context.WithoutCancel(ctx), poll, s.k.notify).Err()
+	}()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case err := <-done:
+		if err != nil && !errors.Is(err, redis.Nil) {
+			return fmt.Errorf("laravel queue %s: cannot wait for a job: %w", s.c.Queue, err)
+		}
+		return nil
+	}
+}
+
+// Ack removes m. The member is the text that was reserved: a job whose lease was
+// lost is another member by now, or none.
+func (s *Source) Ack(ctx context.Context, m *worker.Message) error {
+	r := m.Receipt.(receipt)
+	var n int64
+	var err error
+	if r.dead {
+		n, err = s.redis.LRem(ctx, s.k.dead, 1, string(m.Raw)).Result()
+	} else {
+		n, err = s.redis.ZRem(ctx, s.k.reserved, r.member).Result()
+	}
+	return s.answered("ack", m, n, err)
+}
+
+// Later releases m for another delivery. A payload that cannot be decoded stays
+// where it is and is delivered again after RetryAfter.
+func (s *Source) Later(ctx context.Context, m *worker.Message, delay time.Duration) error {
+	r := m.Receipt.(receipt)
+	if r.dead {
+		return nil
+	}
+	n, err := laterScript.Run(ctx, s.redis, []string{s.k.delayed, s.k.reserved}, r.member, m.Raw, seconds(delay)).Int64()
+	return s.answered("release", m, n, err)
+}
+
+// PutBack puts m back at the head. A payload that cannot be decoded stays where
+// it is: in the queue it would be lost to a PHP worker.
+func (s *Source) PutBack(ctx context.Context, m *worker.Message) error {
+	r := m.Receipt.(receipt)
+	if r.dead {
+		return nil
+	}
+	n, err := putBackScript.Run(ctx, s.redis, []string{s.k.ready, s.k.reserved, s.k.notify}, r.member, m.Raw).Int64()
+	return s.answered("put back", m, n, err)
+}
+
+// Renew starts m's lease anew.
+func (s *Source) Renew(ctx context.Context, m *worker.Message) error {
+	r := m.Receipt.(receipt)
+	if r.dead {
+		return nil
+	}
+	n, err := renewScript.Run(ctx, s.redis, []string{s.k.reserved}, r.member, seconds(s.c.RetryAfter)).Int64()
+	return s.answered("renew", m, n, err)
+}
+
+// Park writes m into failed_jobs and then removes it from the queue. A payload
+// that cannot be decoded is refused: no command of Laravel can read it there.
+func (s *Source) Park(ctx context.Context, m *worker.Message, reason string) error {
+	if s.c.Failed == nil {
+		return fmt.Errorf("laravel queue %s: job %s of class %s was not parked and stays on the queue: no failed_jobs table is configured; give the queue a database with `failed`", s.c.Queue, m.ID, m.Class)
+	}
+	if errors.Is(m.Err, worker.ErrUnreadable) {
+		return fmt.Errorf("laravel queue %s: message %s was not parked and stays on the queue: failed_jobs cannot take it: %w", s.c.Queue, m.ID, m.Err)
+	}
+	if err := s.c.Failed.save(ctx, s.c.Connection, s.c.Queue, m, reason); err != nil {
+		return fmt.Errorf("laravel queue %s: job %s of class %s was not parked and stays on the queue: %w", s.c.Queue, m.ID, m.Class, err)
+	}
+	return s.Ack(ctx, m)
+}
+
+// Depth counts the queue's jobs at one moment. Payloads that cannot be decoded
+// count as reserved until they are acked.
+func (s *Source) Depth(ctx context.Context) (worker.Depth, error) {
+	n, err := depthScript.Run(ctx, s.redis, []string{s.k.ready, s.k.delayed, s.k.reserved, s.k.dead}).Int64Slice()
+	if err != nil {
+		return worker.Depth{}, fmt.Errorf("laravel queue %s: cannot count its jobs: %w", s.c.Queue, err)
+	}
+	if len(n) != 4 {
+		return worker.Depth{}, fmt.Errorf("laravel queue %s: Redis replied %d counts, want 4", s.c.Queue, len(n))
+	}
+	return worker.Depth{Ready: n[0], Delayed: n[1], Reserved: n[2] + n[3]}, nil
+}
+
+// answered judges the reply of a guarded command: 0 means that m was no longer
+// reserved and that nothing was done.
+func (s *Source) answered(what string, m *worker.Message, n int64, err error) error {
+	switch {
+	case err != nil:
+		return fmt.Errorf("laravel queue %s: cannot %s job %s: %w", s.c.Queue, what, m.ID, err)
+	case n == 0:
+		return fmt.Errorf("laravel queue %s: %s of job %s: %w", s.c.Queue, what, m.ID, worker.ErrLost)
+	}
+	return nil
+}
+
+func seconds(d time.Duration) float64 { return d.Seconds() }
