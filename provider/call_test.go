@@ -1,0 +1,260 @@
+package provider
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"zabor"
+)
+
+const paid = `{"id":"pay_1","status":"paid","amount":1999,"currency":"eur"}`
+
+// What each behaviour of the other side proves, and that it got exactly one
+// request, over exactly one connection.
+func TestCallOutcomes(t *testing.T) {
+	closeDelimited := func(body string) string { return "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n" + body }
+	for _, tt := range []struct {
+		name  string
+		reply reply
+		want  zabor.Verdict
+		ref   string
+		why   string // part of the reason
+	}{
+		{"200 paid", says(answerOf(200, paid)), zabor.Done, "pay_1", ""},
+		{"201 paid", says(answerOf(201, paid)), zabor.Done, "pay_1", ""},
+		{"202 processing", says(answerOf(202, `{"id":7,"status":"processing","amount":1999,"currency":"EUR"}`)), zabor.Begun, "7", ""},
+		{"200 refused", says(answerOf(200, `{"id":"pay_1","status":"refused"}`)), zabor.Refused, "", "refused"},
+		{"402 listed", says(answerOf(402, `{"error":"no funds"}`)), zabor.Refused, "", "402"},
+		{"402 listed, no body", says(answerOf(402, ``)), zabor.Refused, "", "402"},
+		{"402 that says paid", says(answerOf(402, paid)), zabor.Unproven, "", "settled"},
+		{"400 with a listed no", says(answerOf(400, `{"status":"refused"}`)), zabor.Refused, "", "400"},
+		{"409 with a listed no", says(answerOf(409, `{"status":"refused"}`)), zabor.Unproven, "", "409"},
+		{"429 with a listed no", says(answerOf(429, `{"status":"refused"}`)), zabor.TurnedAway, "", "429"},
+		{"500 with a listed no", says(answerOf(500, `{"status":"refused"}`)), zabor.Unproven, "", "500"},
+		{"401 that says paid", says(answerOf(401, paid)), zabor.Unproven, "", "settled"},
+		{"409 that says paid", says(answerOf(409, paid)), zabor.Unproven, "", "settled"},
+		{"refused with another amount", says(answerOf(200, `{"status":"refused","amount":5}`)), zabor.Unproven, "", "amount"},
+
+		{"no reference", says(answerOf(200, `{"status":"paid","amount":1999,"currency":"EUR"}`)), zabor.Unproven, "", "no reference"},
+		{"empty reference", says(answerOf(200, `{"id":"","status":"paid","amount":1999,"currency":"EUR"}`)), zabor.Unproven, "", "no reference"},
+		{"blank reference", says(answerOf(200, `{"id":" ","status":"paid","amount":1999,"currency":"EUR"}`)), zabor.Unproven, "", "no reference"},
+		{"null reference", says(answerOf(200, `{"id":null,"status":"paid","amount":1999,"currency":"EUR"}`)), zabor.Unproven, "", "no reference"},
+		{"boolean reference", says(answerOf(200, `{"id":true,"status":"paid","amount":1999,"currency":"EUR"}`)), zabor.Unproven, "", "no reference"},
+		{"object as reference", says(answerOf(200, `{"id":{"a":1},"status":"paid","amount":1999,"currency":"EUR"}`)), zabor.Unproven, "", "no reference"},
+		{"unlisted status", says(answerOf(200, `{"id":"pay_1","status":"odd","amount":1999,"currency":"EUR"}`)), zabor.Unproven, "", `"odd"`},
+		{"no status", says(answerOf(200, `{"id":"pay_1"}`)), zabor.Unproven, "", "nothing"},
+		{"another amount", says(answerOf(200, `{"id":"pay_1","status":"paid","amount":1998,"currency":"EUR"}`)), zabor.Unproven, "", "pay_1"},
+		{"no amount", says(answerOf(200, `{"id":"pay_1","status":"paid","currency":"EUR"}`)), zabor.Unproven, "", "no amount"},
+		{"amount with a point", says(answerOf(200, `{"id":"pay_1","status":"paid","amount":1999.5,"currency":"EUR"}`)), zabor.Unproven, "", "amount"},
+		{"another currency", says(answerOf(200, `{"id":"pay_1","status":"paid","amount":1999,"currency":"USD"}`)), zabor.Unproven, "", "USD"},
+		{"no currency", says(answerOf(200, `{"id":"pay_1","status":"paid","amount":1999}`)), zabor.Unproven, "", "currency"},
+
+		{"200 HTML", says(answerOf(200, `<html>`)), zabor.Unproven, "", "JSON"},
+		{"200 empty", says(answerOf(200, ``)), zabor.Unproven, "", "JSON"},
+		{"200 two values", says(answerOf(200, paid+paid)), zabor.Unproven, "", "more than one"},
+		{"200 with rubbish behind", says(answerOf(200, paid+"}")), zabor.Unproven, "", "JSON"},
+		{"200 not UTF-8", says(answerOf(200, "{\"id\":\"\xff\",\"status\":\"paid\",\"amount\":1999,\"currency\":\"EUR\"}")), zabor.Unproven, "", "UTF-8"},
+		{"204", says("HTTP/1.1 204 No Content\r\n\r\n"), zabor.Unproven, "", "JSON"},
+		{"close-delimited, whole", says(closeDelimited(paid)), zabor.Done, "pay_1", ""},
+		{"close-delimited, cut", says(closeDelimited(paid[:len(paid)-1])), zabor.Unproven, "", "JSON"},
+		{"cut below Content-Length", says(strings.TrimSuffix(answerOf(200, paid+" "), " ")), zabor.Unproven, "", "broke off"},
+		{"cut without the last chunk", says(fmt.Sprintf("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n", len(paid), paid)), zabor.Unproven, "", "broke off"},
+		{"429 cut below Content-Length", says("HTTP/1.1 429 Too Many Requests\r\nContent-Length: 100\r\n\r\n{"), zabor.Unproven, "", "broke off"},
+		{"longer than is read", says(answerOf(200, `{"pad":"`+strings.Repeat("x", maxAnswer)+`"}`)), zabor.Unproven, "", "longer"},
+
+		{"closed without an answer", says(""), zabor.Unproven, "", "no whole answer"},
+		{"closed in the status line", says("HTTP/1.1 20"), zabor.Unproven, "", "no whole answer"},
+		{"closed in the header", says("HTTP/1.1 200 OK\r\nContent-"), zabor.Unproven, "", "no whole answer"},
+		{"reset without an answer", func(_ *peer, c net.Conn) { c.(*counted).Conn.(*net.TCPConn).SetLinger(0) }, zabor.Unproven, "", "no whole answer"},
+		{"not HTTP", says("SSH-2.0-OpenSSH_9.2\r\n"), zabor.Unproven, "", "no whole answer"},
+		{"100, then closed", says("HTTP/1.1 100 Continue\r\n\r\n"), zabor.Unproven, "", "no whole answer"},
+		{"103 and 100, then 200", says("HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n" + answerOf(200, paid)), zabor.Done, "pay_1", ""},
+		{"100 without end", says(strings.Repeat("HTTP/1.1 100 Continue\r\nX: "+strings.Repeat("y", 1000)+"\r\n\r\n", 100)), zabor.Unproven, "", "no whole answer"},
+		{"101", says("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n"), zabor.Unproven, "", "101"},
+		{"huge header", says("HTTP/1.1 200 OK\r\nX: " + strings.Repeat("y", 2*maxAnswerHeader) + "\r\n\r\n" + paid), zabor.Unproven, "", "no whole answer"},
+		{"two lengths", says("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n" + paid), zabor.Unproven, "", "no whole answer"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			p := newPeer(t, after(tt.reply))
+			got := mustNew(t, testProfile("http://"+p.addr), Options{}).Call(within(t, 10*time.Second), testRow(t))
+			if got.Verdict != tt.want || got.Reference != tt.ref || !strings.Contains(got.Reason, tt.why) {
+				t.Errorf("outcome = %s %q %q, want %s %q …%s…", got.Verdict, got.Reference, got.Reason, tt.want, tt.ref, tt.why)
+			}
+			if strings.Contains(got.Reason, "s3cret") || strings.ContainsAny(got.Reason, "\r\n") {
+				t.Errorf("reason %q", got.Reason)
+			}
+			if conns, posts, _ := p.counts(); conns != 1 || posts != 1 {
+				t.Errorf("connections=%d posts=%d, want 1 1", conns, posts)
+			}
+		})
+	}
+}
+
+// Every status from 200 to 599, once with a body of JSON that says nothing: the
+// whole table.
+func TestCallStatuses(t *testing.T) {
+	want := map[int]zabor.Verdict{402: zabor.Refused}
+	for _, s := range []int{401, 403, 407, 421, 425, 429} {
+		want[s] = zabor.TurnedAway
+	}
+	for _, s := range []int{404, 405, 406, 411, 413, 414, 415, 417, 431, 501, 505, 307, 308} {
+		want[s] = zabor.Misdirected
+	}
+	pr := mustNew(t, testProfile("http://127.0.0.1:1"), Options{})
+	for status := 200; status < 600; status++ {
+		got := pr.judge(answer{status: status, body: []byte(`{"message":"x"}`)}, testRow(t))
+		if got.Verdict != want[status] {
+			t.Errorf("%d = %s, want %s", status, got.Verdict, want[status])
+		}
+		if got.Answer == nil || got.Answer.Status != status {
+			t.Errorf("%d: answer %+v", status, got.Answer)
+		}
+	}
+}
+
+// Redirects of every kind reach nobody else, with nothing of ours.
+func TestCallFollowsNoRedirect(t *testing.T) {
+	other := newPeer(t, after(says(answerOf(200, paid))))
+	for _, tt := range []struct {
+		status int
+		want   zabor.Verdict
+	}{{301, zabor.Unproven}, {302, zabor.Unproven}, {303, zabor.Unproven}, {307, zabor.Misdirected}, {308, zabor.Misdirected}} {
+		p := newPeer(t, after(says(answerOf(tt.status, "", "Location", "http://"+other.addr+"/payments"))))
+		got := mustNew(t, testProfile("http://"+p.addr), Options{}).Call(within(t, 10*time.Second), testRow(t))
+		if got.Verdict != tt.want {
+			t.Errorf("%d: %s, want %s", tt.status, got.Verdict, tt.want)
+		}
+		if _, posts, _ := p.counts(); posts != 1 {
+			t.Errorf("%d: posts=%d, want 1", tt.status, posts)
+		}
+	}
+	if conns, _, _ := other.counts(); conns != 0 {
+		t.Errorf("the redirect's target got %d connections", conns)
+	}
+}
+
+func TestCallSendsWhatIsFrozen(t *testing.T) {
+	p := newPeer(t, after(says(answerOf(200, paid))))
+	profile := testProfile("http://" + p.addr + "/v2/")
+	row := testRow(t)
+	row.Request, _ = Freeze(Request{Method: "POST", Path: "/a%2Fb%20c/'x'?q=%7E+1&&r", ContentType: "text/plain", Body: []byte("\x00\xff")})
+	if got := mustNew(t, profile, Options{}).Call(within(t, 10*time.Second), row); got.Verdict != zabor.Done {
+		t.Fatalf("outcome %+v", got)
+	}
+	got := p.posts()[0]
+	if want := "POST /v2/a%2Fb%20c/'x'?q=%7E+1&&r HTTP/1.1"; got.raw != want {
+		t.Errorf("request line %q, want %q", got.raw, want)
+	}
+	if got.body != "\x00\xff" || got.ContentLength != 2 {
+		t.Errorf("body %q, length %d", got.body, got.ContentLength)
+	}
+	for name, want := range map[string]string{
+		"Authorization": "Bearer s3cret", "Idempotency-Key": row.ProviderKey, "Content-Type": "text/plain",
+		"Accept": "application/json", "User-Agent": "zabor", "Expect": "", "Accept-Encoding": "",
+	} {
+		if got := strings.Join(got.Header.Values(name), "|"); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+}
+
+func TestCallKeepsTheAnswer(t *testing.T) {
+	long := `{"id":"pay_1","status":"paid","amount":1999,"currency":"EUR","pad":"` + strings.Repeat("x", maxKept) + `"}`
+	for _, tt := range []struct{ name, body, kept string }{{"short", paid, paid}, {"long", long, ""}} {
+		p := newPeer(t, after(says(answerOf(201, tt.body, "Content-Type", "application/json", "Set-Cookie", "s=1", "Request-Id", "req_1"))))
+		got := mustNew(t, testProfile("http://"+p.addr), Options{}).Call(within(t, 10*time.Second), testRow(t))
+		if got.Verdict != zabor.Done || got.Answer == nil {
+			t.Fatalf("%s: %+v", tt.name, got)
+		}
+		if got := fmt.Sprintf("%d %v %s", got.Answer.Status, got.Answer.Header, got.Answer.Body); got != "201 [{Content-Type application/json} {Request-Id req_1}] "+tt.kept {
+			t.Errorf("%s: answer %s", tt.name, got)
+		}
+	}
+}
+
+func TestStoredRefusal(t *testing.T) {
+	for replays, want := range map[Replays]bool{ReplaysAll: true, ReplaysState: true, ReplaysSuccess: false, ReplaysNone: false, "": false} {
+		profile := testProfile("http://127.0.0.1:1")
+		profile.Key.Replays = replays
+		got := mustNew(t, profile, Options{}).judge(answer{status: 402}, testRow(t))
+		if got.Verdict != zabor.Refused || got.StoredRefusal != want {
+			t.Errorf("%q: %s, stored %v, want %v", replays, got.Verdict, got.StoredRefusal, want)
+		}
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	now := time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)
+	for text, want := range map[string]string{
+		"": "", "30": ", retry after 30s", "0": ", retry after 1s", "99999999": ", retry after 24h0m0s", "x": "", "-5": "",
+		"Mon, 02 Mar 2026 10:01:00 GMT": ", retry after 1m0s", "Mon, 02 Mar 2020 10:01:00 GMT": ", retry after 1s",
+		"Mon, 02 Mar 2099 10:01:00 GMT": ", retry after 24h0m0s",
+	} {
+		if got := retryAfter(map[string][]string{"Retry-After": {text}}, now); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
+// Where nothing of the request can have left.
+func TestCallUnsent(t *testing.T) {
+	_, trusting := certificate(t)
+	server, _ := certificate(t) // another one, so that it is not trusted
+	refused, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused.Close()
+	full := newPeer(t, hang)
+	for _, tt := range []struct {
+		name string
+		base string
+		o    Options
+		ctx  func(*testing.T) context.Context
+		row  func(*zabor.Row)
+		why  string
+	}{
+		{name: "refused", base: "http://" + refused.Addr().String(), why: "refused"},
+		{name: "no such host", base: "http://zabor.invalid", why: "no connection"},
+		{name: "TLS not trusted", base: "https://" + listen(t, server, hang).addr, o: Options{TLS: trusting}, why: "TLS"},
+		{name: "TLS with a plain server", base: "https://" + newPeer(t, func(_ *peer, c net.Conn) { io.WriteString(c, "HTTP/1.1 400 Bad Request\r\n\r\n") }).addr, why: "TLS"},
+		{name: "TLS handshake hangs", base: "https://" + newPeer(t, hang).addr, why: "TLS",
+			ctx: func(t *testing.T) context.Context { return within(t, 50*time.Millisecond) }},
+		{name: "deadline passed", base: "http://" + full.addr, why: "nothing was sent",
+			ctx: func(t *testing.T) context.Context { return within(t, 0) }},
+		{name: "request cannot be read", base: "http://" + full.addr, why: "version",
+			row: func(r *zabor.Row) { r.Request = []byte(`{"v":9}`) }},
+		{name: "request is gone", base: "http://" + full.addr, why: "cannot be read",
+			row: func(r *zabor.Row) { r.Request = nil }},
+		{name: "proxy refused", base: "https://127.0.0.1:1", o: Options{Proxy: &url.URL{Scheme: "http", Host: refused.Addr().String()}}, why: "refused"},
+		{name: "proxy says no", base: "https://127.0.0.1:1", why: "403",
+			o: Options{Proxy: &url.URL{Scheme: "http", Host: newPeer(t, after(says(answerOf(403, "")))).addr}}},
+		{name: "proxy hangs", base: "https://127.0.0.1:1", why: "proxy",
+			o:   Options{Proxy: &url.URL{Scheme: "http", Host: newPeer(t, hang).addr}},
+			ctx: func(t *testing.T) context.Context { return within(t, 50*time.Millisecond) }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			ctx, row := within(t, 10*time.Second), testRow(t)
+			if tt.ctx != nil {
+				ctx = tt.ctx(t)
+			}
+			if tt.row != nil {
+				tt.row(&row)
+			}
+			got := mustNew(t, testProfile(tt.base), tt.o).Call(ctx, row)
+			if got.Verdict != zabor.Unsent || !strings.Contains(got.Reason, tt.why) {
+				t.Errorf("outcome = %s %q, want unsent …%s…", got.Verdict, got.Reason, tt.why)
+			}
+		})
+	}
+	if _, _, bytes := full.counts(); bytes != 0 {
+		t.Errorf("%d bytes left", bytes)
+	}
+}

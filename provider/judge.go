@@ -1,0 +1,230 @@
+package provider
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"zabor"
+)
+
+// class is what a status says by itself.
+type class uint8
+
+const (
+	unproven    class = iota // something may have been done
+	answered                 // the body decides
+	turnedAway               // nothing was done; the same request may be sent later
+	misdirected              // wrong address or form; no machine may send it again
+)
+
+// classOf is the one table of statuses. What is not in it proves nothing: a 4xx
+// may be about an earlier request under the same key, a 5xx may come from
+// whoever stands between, after the provider has acted.
+func classOf(status int) class {
+	switch status {
+	case 401, 403, 407, 421, 425, 429:
+		return turnedAway
+	case 404, 405, 406, 411, 413, 414, 415, 417, 431, 501, 505, 307, 308:
+		return misdirected
+	}
+	if status/100 == 2 {
+		return answered
+	}
+	return unproven
+}
+
+// mayRefuse reports whether an answer of this status can be a definite no when
+// the profile lists it, or its body. 5xx and 3xx come from others as easily as
+// from the provider, 408 and 425 speak of the connection, 409, 423 and 424 of
+// another request, 401, 407, 421 and 429 of the caller.
+func mayRefuse(status int) bool {
+	switch status {
+	case 401, 407, 408, 409, 421, 423, 424, 425, 429:
+		return false
+	}
+	return status/100 == 2 || status/100 == 4
+}
+
+// word is what an answer's body says by the profile's lists.
+type word uint8
+
+const (
+	nothing   word = iota // none of the lists is met
+	settled               // a final yes
+	pending               // begun
+	declined              // a no
+	ambiguous             // more than one list is met
+)
+
+var words = [...]string{"nothing that the profile lists", "settled", "pending", "declined", "more than one of settled, pending and declined"}
+
+func (w word) String() string { return words[w] }
+
+// says reads document by the profile's lists; nil is a document that is none.
+func (c *compiled) says(document any) word {
+	w := nothing
+	for _, m := range [...]struct {
+		match
+		word
+	}{{c.settled, settled}, {c.pending, pending}, {c.declined, declined}} {
+		if !m.met(document) {
+			continue
+		}
+		if w != nothing {
+			return ambiguous
+		}
+		w = m.word
+	}
+	return w
+}
+
+// judge is what a whole answer to a call for row proves.
+func (p *Provider) judge(a answer, row zabor.Row) zabor.Outcome {
+	document, err := decodeJSON(a.body)
+	said := p.says(document)
+	status := fmt.Sprintf("the provider answered %d %s", a.status, http.StatusText(a.status))
+	listed := slices.Contains(p.statuses, a.status)
+	refused := listed || said == declined && mayRefuse(a.status)
+	yes := said == settled || said == pending || said == ambiguous
+
+	var o zabor.Outcome
+	switch c := classOf(a.status); {
+	case c == answered && err != nil:
+		o.Reason = fmt.Sprintf("%s with something that is not one JSON value: %s", status, oneLine(err))
+	case c == answered:
+		o = p.read(document, said, row)
+	case yes:
+		o.Reason = fmt.Sprintf("%s, and yet its body says %s", status, said)
+	case refused:
+		o = p.refusal(document, row)
+		o.Reason = strings.TrimSuffix(status+": "+o.Reason, ": ")
+	case c == turnedAway:
+		o.Verdict = zabor.TurnedAway
+		o.Reason = status + retryAfter(a.header, time.Now())
+	case c == misdirected:
+		o.Verdict = zabor.Misdirected
+		o.Reason = status + ": address or form of the request is wrong"
+	default:
+		o.Reason = status + ", which proves nothing"
+	}
+	o.Answer = kept(a)
+	return o
+}
+
+// read is what one object of the provider's proves about row: the body of a
+// 2xx, or a look-up's hit.
+func (p *Provider) read(document any, said word, row zabor.Row) zabor.Outcome {
+	switch said {
+	case declined:
+		return p.refusal(document, row)
+	case nothing, ambiguous:
+		return zabor.Outcome{Reason: "the answer says " + said.String() + p.status(document)}
+	}
+	reference := p.reference.id(document)
+	if reference == "" {
+		return zabor.Outcome{Reason: "the answer says " + said.String() + " and has no reference"}
+	}
+	if err := p.sameMoney(document, row.Amount, true); err != nil {
+		return zabor.Outcome{Reason: fmt.Sprintf("the answer says %s, reference %s, but %s", said, reference, oneLine(err))}
+	}
+	if said == pending {
+		return zabor.Outcome{Verdict: zabor.Begun, Reference: reference}
+	}
+	return zabor.Outcome{Verdict: zabor.Done, Reference: reference}
+}
+
+func (p *Provider) refusal(document any, row zabor.Row) zabor.Outcome {
+	if err := p.sameMoney(document, row.Amount, false); err != nil {
+		return zabor.Outcome{Reason: "the answer is a no, but " + oneLine(err)}
+	}
+	return zabor.Outcome{Verdict: zabor.Refused, Reason: "declined" + p.status(document), StoredRefusal: p.storesNo}
+}
+
+// status is what stands where the profile's lists look, for people.
+func (c *compiled) status(document any) string {
+	for _, m := range []match{c.declined, c.pending, c.settled} {
+		if s := m.at.scalarIn(document); s != "" && len(m.at) > 0 {
+			return fmt.Sprintf(": /%s is %.60q", strings.Join(m.at, "/"), s)
+		}
+	}
+	return ""
+}
+
+// sameMoney compares the answer's amount and currency with the row's, as far as
+// the row has them and the profile points to them. A demanded one must be there.
+func (c *compiled) sameMoney(document any, want zabor.Money, demanded bool) error {
+	if want.Currency == "" {
+		return nil
+	}
+	if c.currency != nil {
+		got := c.currency.scalarIn(document)
+		if got == "" && demanded {
+			return errors.New("it has no currency")
+		}
+		if got != "" && !strings.EqualFold(got, want.Currency) {
+			return fmt.Errorf("its currency is %q and not %s", got, want.Currency)
+		}
+	}
+	at, read := c.minor, func(text string) (int64, error) { return strconv.ParseInt(text, 10, 64) }
+	if c.major != nil {
+		at, read = c.major, func(text string) (int64, error) {
+			m, err := ParseMajor(text, want.Currency)
+			return m.Minor, err
+		}
+	}
+	if at == nil {
+		return nil
+	}
+	text := at.scalarIn(document)
+	if text == "" {
+		if demanded {
+			return errors.New("it has no amount")
+		}
+		return nil
+	}
+	if got, err := read(text); err != nil || got != want.Minor {
+		return fmt.Errorf("its amount is %q and not that of %s %s", text, Major(want), want.Currency)
+	}
+	return nil
+}
+
+// keptHeaders are the header fields of an answer that a repeat may need, or a
+// person who asks the provider. None of them is a secret.
+var keptHeaders = []string{"Content-Type", "Location", "Request-Id", "X-Request-Id"}
+
+// kept is a as it is kept in the row; the body only where it is short enough to
+// be kept whole.
+func kept(a answer) *zabor.Answer {
+	k := &zabor.Answer{Status: a.status}
+	for _, name := range keptHeaders {
+		for _, value := range a.header.Values(name) {
+			k.Header = append(k.Header, zabor.HeaderField{Name: name, Value: value})
+		}
+	}
+	if len(a.body) <= maxKept {
+		k.Body = a.body
+	}
+	return k
+}
+
+// retryAfter is the answer's Retry-After for people, at least a second and at
+// most a day; empty where there is none that can be read.
+func retryAfter(h http.Header, now time.Time) string {
+	text := h.Get("Retry-After")
+	wait := 24 * time.Hour
+	if seconds, err := strconv.ParseUint(text, 10, 64); err == nil {
+		if seconds < 24*60*60 {
+			wait = time.Duration(seconds) * time.Second
+		}
+	} else if at, err := http.ParseTime(text); err == nil {
+		wait = min(wait, at.Sub(now).Round(time.Second))
+	} else {
+		return ""
+	}
+	return ", retry after " + max(wait, time.Second).String()
+}

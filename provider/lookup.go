@@ -1,0 +1,165 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+
+	"zabor"
+)
+
+// lookupClient makes GET requests, which may share connections and be repeated.
+// Like the calls it asks no environment for a proxy and follows no redirect.
+func lookupClient(d *dialer) *http.Client {
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		c, _, err := d.dial(ctx)
+		return c, err
+	}
+	t := newTransport()
+	t.DialContext, t.DialTLSContext = dial, dial
+	return &http.Client{
+		Transport:     t,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// Lookup is a [zabor.Lookup]: it asks the provider about row and moves no money.
+// It takes at most the profile's time-out.
+//
+// Every hit is read by the same pointers and compared with the same amount as
+// the answer to a call. That a hit is about this row is the filter's business,
+// see [Lookup]. Of several hits:
+//
+//   - more than one that moved money, or still may (settled and pending, whatever
+//     its amount): Several, and the Outcome's reason names them;
+//   - one of these: its outcome, however many others were declined;
+//   - only declined ones: Refused;
+//   - anything that cannot be read beside declined ones: Unproven.
+//
+// An error says nothing about the row: no connection, a status other than 2xx
+// (and 404 where the profile has no list), or an answer that cannot be read.
+func (p *Provider) Lookup(ctx context.Context, row zabor.Row) (zabor.Finding, error) {
+	found, err := p.find(ctx, row)
+	if err != nil {
+		return zabor.Finding{}, fmt.Errorf("look up %s at %s: %w", row.Key, p.name, err)
+	}
+	return found, nil
+}
+
+func (p *Provider) find(ctx context.Context, row zabor.Row) (zabor.Finding, error) {
+	if p.lookup == nil {
+		return zabor.Finding{}, errors.New("the profile has no look-up")
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.timeout)
+	defer cancel()
+	r, err := p.lookup.Render(Vars{
+		Order: row.Order, Step: row.Step, Scope: row.Scope, ProviderKey: row.ProviderKey,
+		Prepared: row.Prepared, Reference: row.Reference, Money: row.Amount,
+	})
+	if err != nil {
+		return zabor.Finding{}, err
+	}
+	req, err := p.newRequest(ctx, r)
+	if err != nil {
+		return zabor.Finding{}, err
+	}
+	resp, err := p.lookups.Do(req)
+	if err != nil {
+		return zabor.Finding{}, err
+	}
+	a, err := readAnswer(resp)
+	if err != nil {
+		return zabor.Finding{}, err
+	}
+	if a.status == http.StatusNotFound && p.items == nil {
+		return zabor.Finding{Absent: true}, nil
+	}
+	if a.status/100 != 2 {
+		return zabor.Finding{}, fmt.Errorf("the provider answered %d %s", a.status, http.StatusText(a.status))
+	}
+	document, err := decodeJSON(a.body)
+	if err != nil {
+		return zabor.Finding{}, fmt.Errorf("the answer is not one JSON value: %w", err)
+	}
+	return p.findIn(document, row)
+}
+
+// findIn reads the hits of a look-up's answer.
+func (p *Provider) findIn(document any, row zabor.Row) (zabor.Finding, error) {
+	hits := []any{document}
+	if p.items != nil {
+		list, _ := p.items.in(document)
+		var ok bool
+		if hits, ok = list.([]any); !ok {
+			return zabor.Finding{}, errors.New("the answer has no list where the profile's lookup.items points to")
+		}
+	}
+	if len(hits) == 0 {
+		return zabor.Finding{Absent: true}, nil
+	}
+	var moved []hit           // moved money, or may still
+	var unclear, refused *hit // the first of each
+	for _, document := range hits {
+		said := p.says(document)
+		h := hit{reference: p.reference.id(document), outcome: p.read(document, said, row)}
+		switch {
+		case said == settled || said == pending || said == ambiguous:
+			moved = h.addTo(moved)
+		case h.outcome.Verdict == zabor.Refused:
+			refused = first(refused, h)
+		default:
+			unclear = first(unclear, h)
+		}
+	}
+	switch {
+	case len(moved) > 1:
+		o := zabor.Outcome{}
+		for i, h := range moved {
+			if i > 0 {
+				o.Reason += " and "
+			}
+			o.Reason += h.String()
+		}
+		return zabor.Finding{Several: true, Outcome: o}, nil
+	case len(moved) == 1:
+		return zabor.Finding{Outcome: moved[0].outcome}, nil
+	case unclear != nil:
+		return zabor.Finding{Outcome: unclear.outcome}, nil
+	}
+	return zabor.Finding{Outcome: refused.outcome}, nil
+}
+
+// hit is one object that a look-up found.
+type hit struct {
+	reference string // may be empty
+	outcome   zabor.Outcome
+}
+
+// addTo adds h to hits. Of one object that is there twice the settled one counts.
+func (h hit) addTo(hits []hit) []hit {
+	for i, other := range hits {
+		if h.reference != "" && h.reference == other.reference {
+			if h.outcome.Verdict == zabor.Done {
+				hits[i] = h
+			}
+			return hits
+		}
+	}
+	return append(hits, h)
+}
+
+func (h hit) String() string {
+	if h.reference == "" {
+		return fmt.Sprintf("one without reference (%s)", h.outcome.Reason)
+	}
+	return fmt.Sprintf("%s (%s)", h.reference, h.outcome.Verdict)
+}
+
+func first(have *hit, h hit) *hit {
+	if have != nil {
+		return have
+	}
+	return &h
+}

@@ -1,0 +1,76 @@
+package provider
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/bojanz/currency"
+
+	"zabor"
+)
+
+// Digits returns how many decimals the currency has in ISO 4217 (2 for EUR, 0
+// for JPY, 3 for KWD), and whether the code is a current one. The data is the
+// list of the standard's maintenance agency, not CLDR's, whose digits are meant
+// for display and differ.
+func Digits(code string) (int, bool) {
+	d, ok := currency.GetDigits(code)
+	return int(d), ok
+}
+
+// Major is m as a decimal in major units, with all the decimals of its
+// currency: 1999 EUR is "19.99", 1999 JPY "1999", 5 KWD "0.005". It is empty
+// where the currency is not one of ISO 4217, so also for the zero Money.
+func Major(m zabor.Money) string {
+	digits, ok := Digits(m.Currency)
+	if !ok {
+		return ""
+	}
+	text := strconv.FormatInt(m.Minor, 10)
+	if digits == 0 {
+		return text
+	}
+	sign := ""
+	if text[0] == '-' {
+		sign, text = "-", text[1:]
+	}
+	if len(text) <= digits {
+		text = strings.Repeat("0", digits+1-len(text)) + text
+	}
+	point := len(text) - digits
+	return sign + text[:point] + "." + text[point:]
+}
+
+// ParseMajor reads a decimal in major units, such as "19.99", exactly. Digits
+// and at most one point with digits on both sides are taken; a sign, blanks, a
+// comma or an exponent are errors, and so are more decimals than the currency
+// has (unless they are zeros: a DECIMAL(12,4) column says "19.9900"), an amount
+// that does not fit into an int64 of minor units, and a currency that is not
+// one of ISO 4217.
+func ParseMajor(text, code string) (zabor.Money, error) {
+	digits, ok := Digits(code)
+	if !ok {
+		return zabor.Money{}, fmt.Errorf("currency %q is not a current code of ISO 4217; write three upper-case letters, such as EUR", code)
+	}
+	whole, fraction, point := strings.Cut(text, ".")
+	if !allDigits(whole) || point && !allDigits(fraction) {
+		return zabor.Money{}, fmt.Errorf("amount %q is not a decimal such as 19.99", text)
+	}
+	if len(fraction) > digits {
+		if strings.Trim(fraction[digits:], "0") != "" {
+			return zabor.Money{}, fmt.Errorf("amount %s has more decimals than %s has: %d", text, code, digits)
+		}
+		fraction = fraction[:digits]
+	}
+	minor, err := strconv.ParseInt(whole+fraction+strings.Repeat("0", digits-len(fraction)), 10, 64)
+	if err != nil {
+		return zabor.Money{}, fmt.Errorf("amount %s %s is too large: at most %s", text, code, Major(zabor.Money{Minor: math.MaxInt64, Currency: code}))
+	}
+	return zabor.Money{Minor: minor, Currency: code}, nil
+}
+
+func allDigits(s string) bool {
+	return s != "" && strings.Trim(s, "0123456789") == ""
+}

@@ -1,0 +1,104 @@
+package provider
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// pointer is a JSON pointer (RFC 6901), split into its unescaped tokens.
+type pointer []string
+
+var unescapePointer = strings.NewReplacer("~1", "/", "~0", "~")
+
+// parsePointer reads a pointer to something inside a document, so one that is
+// not empty.
+func parsePointer(text string) (pointer, error) {
+	if !strings.HasPrefix(text, "/") {
+		return nil, fmt.Errorf("%q is not a JSON pointer; it begins with a slash, such as /data/0/id", text)
+	}
+	tokens := strings.Split(text[1:], "/")
+	for i, token := range tokens {
+		if strings.Contains(strings.NewReplacer("~0", "", "~1", "").Replace(token), "~") {
+			return nil, fmt.Errorf("%q is not a JSON pointer; a tilde in a name is written ~0, a slash ~1", text)
+		}
+		tokens[i] = unescapePointer.Replace(token)
+	}
+	return tokens, nil
+}
+
+// in returns the value that p points to in document, and whether it is there.
+func (p pointer) in(document any) (any, bool) {
+	v := document
+	for _, token := range p {
+		switch at := v.(type) {
+		case map[string]any:
+			next, ok := at[token]
+			if !ok {
+				return nil, false
+			}
+			v = next
+		case []any:
+			i, err := strconv.Atoi(token)
+			if err != nil || i < 0 || i >= len(at) || strconv.Itoa(i) != token {
+				return nil, false
+			}
+			v = at[i]
+		default:
+			return nil, false
+		}
+	}
+	return v, true
+}
+
+// scalarIn is the text of the string, number or boolean that p points to; empty
+// when there is none. Numbers are as they were written.
+func (p pointer) scalarIn(document any) string {
+	v, _ := p.in(document)
+	switch v := v.(type) {
+	case string:
+		return v
+	case json.Number:
+		return v.String()
+	case bool:
+		return strconv.FormatBool(v)
+	}
+	return ""
+}
+
+// id is the non-empty string or number that p points to; empty when there is
+// none.
+func (p pointer) id(document any) string {
+	if v, _ := p.in(document); v == true || v == false {
+		return ""
+	}
+	s := p.scalarIn(document)
+	if strings.TrimSpace(s) == "" {
+		return ""
+	}
+	return s
+}
+
+// decodeJSON reads body as exactly one JSON value. Nothing but the document's
+// own end tells a whole body from one that was cut where the end of the
+// connection is the end of the body.
+func decodeJSON(body []byte) (any, error) {
+	if !utf8.Valid(body) {
+		return nil, errors.New("not UTF-8")
+	}
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		return nil, err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return nil, errors.New("more than one JSON value")
+	}
+	return v, nil
+}

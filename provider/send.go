@@ -1,0 +1,155 @@
+package provider
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// Bounds of an answer.
+const (
+	maxAnswer       = 1 << 20  // bytes of the body that are read; a longer one proves nothing
+	maxAnswerHeader = 64 << 10 // bytes of the header
+	maxKept         = 64 << 10 // bytes of the body that are kept in the row
+)
+
+// answer is an answer that was read whole.
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+// unsentError says that not one byte of the request left.
+type unsentError struct{ error }
+
+func (e unsentError) Unwrap() error { return e.error }
+
+// send sends r once, over a connection of its own, and reads the whole answer.
+// An unsentError: nothing was sent. Any other error: that is not known.
+//
+// net/http can send a request more than once: on a reused connection that dies,
+// when it carries an Idempotency-Key; over HTTP/2; after a redirect. So the
+// transport here gets exactly one connection, which is dialed before, may not
+// ask for another, and has a body that cannot be rewound; a transport alone
+// follows no redirect.
+func (p *Provider) send(ctx context.Context, r Request, key string) (answer, error) {
+	req, err := p.newRequest(ctx, r)
+	if err != nil {
+		return answer{}, unsentError{err}
+	}
+	if p.keyHeader != "" {
+		req.Header.Set(p.keyHeader, key)
+	}
+	conn, tcp, err := p.dialer.dial(ctx)
+	if err != nil {
+		return answer{}, unsentError{fmt.Errorf("no connection: %w", err)}
+	}
+	w := &wire{Conn: conn, tcp: tcp, ctx: ctx}
+	defer w.Close()
+
+	resp, err := singleUse(w).RoundTrip(req)
+	if err != nil {
+		unsent := w.seal()
+		w.abort()
+		if unsent {
+			err = unsentError{err}
+		}
+		return answer{}, err
+	}
+	a, err := readAnswer(resp)
+	if err != nil {
+		w.abort()
+	}
+	return a, err
+}
+
+// singleUse is a transport for one request over w.
+func singleUse(w *wire) *http.Transport {
+	taken := make(chan net.Conn, 1)
+	taken <- w
+	dial := func(context.Context, string, string) (net.Conn, error) {
+		select {
+		case c := <-taken:
+			return c, nil
+		default:
+			return nil, errors.New("a second connection was asked for")
+		}
+	}
+	t := newTransport()
+	t.DisableKeepAlives = true
+	t.DialContext, t.DialTLSContext = dial, dial
+	return t
+}
+
+// newTransport speaks HTTP/1 only, asks no environment for a proxy, and leaves
+// the body's encoding alone: a length is only worth something with the bytes
+// that were sent.
+func newTransport() *http.Transport {
+	var http1 http.Protocols
+	http1.SetHTTP1(true)
+	return &http.Transport{
+		Protocols:              &http1,
+		DisableCompression:     true,
+		MaxResponseHeaderBytes: maxAnswerHeader,
+		IdleConnTimeout:        30 * time.Second,
+	}
+}
+
+// newRequest is r with what the profile adds, except the key.
+func (p *Provider) newRequest(ctx context.Context, r Request) (*http.Request, error) {
+	if err := r.validate(); err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, r.Method, p.base.String()+r.Path, nil)
+	if err != nil {
+		return nil, err
+	}
+	if len(r.Body) > 0 {
+		// Not one of the types from which net/http would make a GetBody.
+		req.Body = io.NopCloser(bytes.NewReader(r.Body))
+		req.ContentLength = int64(len(r.Body))
+	}
+	if r.ContentType != "" {
+		req.Header.Set("Content-Type", r.ContentType)
+	}
+	for name, values := range p.header {
+		req.Header[name] = values
+	}
+	return req, nil
+}
+
+// readAnswer reads resp to its end. A body shorter than its Content-Length, or
+// without its last chunk, is an error of net/http's; one that is cut where only
+// the connection's end ends it is found out by decodeJSON.
+func readAnswer(resp *http.Response) (answer, error) {
+	a := answer{status: resp.StatusCode, header: resp.Header}
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		return a, errors.New("the provider answered 101 Switching Protocols, which was not asked for")
+	}
+	defer resp.Body.Close()
+	var err error
+	a.body, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	switch {
+	case err != nil:
+		return a, fmt.Errorf("the answer (%s) broke off after %d bytes: %w", resp.Status, len(a.body), err)
+	case len(a.body) > maxAnswer:
+		return a, fmt.Errorf("the answer (%s) is longer than %d bytes", resp.Status, maxAnswer)
+	}
+	return a, nil
+}
+
+// oneLine is err for people: a line of bounded length.
+func oneLine(err error) string {
+	s := strings.Join(strings.Fields(strings.ToValidUTF8(err.Error(), "?")), " ")
+	if len(s) > 300 {
+		s = strings.ToValidUTF8(s[:300], "") + " …"
+	}
+	return s
+}

@@ -1,0 +1,87 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"time"
+)
+
+// errTooLate is the refusal of the first byte: its time had passed.
+var errTooLate = errors.New("too late to send")
+
+// errSealed is the refusal of a byte after the call was given up.
+var errSealed = errors.New("the call has been given up")
+
+// wire is the connection of one call, above TLS. It lets the first byte out only
+// in time, and it knows whether any byte may have left.
+type wire struct {
+	net.Conn
+	tcp *net.TCPConn
+	ctx context.Context // the call's; its deadline is the last moment for the first byte
+
+	mu     sync.Mutex
+	begun  bool // a Write was let through
+	sealed bool // no Write is let through any more
+	out    int  // bytes that left, or that a running Write may be sending
+}
+
+func (w *wire) Write(p []byte) (int, error) {
+	if err := w.begin(len(p)); err != nil {
+		return 0, err
+	}
+	n, err := w.Conn.Write(p)
+	w.mu.Lock()
+	w.out -= len(p) - n
+	w.mu.Unlock()
+	return n, err
+}
+
+// begin lets size bytes out, or says why not. The clock is read here, after
+// dialing and TLS, so that a process which slept finds out before it sends.
+func (w *wire) begin(size int) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.sealed {
+		return errSealed
+	}
+	if deadline, ok := w.ctx.Deadline(); ok && !w.begun && late(time.Now(), deadline) {
+		w.sealed = true
+		return errTooLate
+	}
+	w.begun = true
+	w.out += size
+	return nil
+}
+
+// late compares both the monotonic clock, which nobody can set, and the wall
+// clock, which also counts the time that the machine was suspended. The later of
+// the two is believed.
+func late(now, deadline time.Time) bool {
+	return now.After(deadline) || now.Round(0).After(deadline.Round(0))
+}
+
+// seal lets nothing more out, and reports whether nothing ever left.
+func (w *wire) seal() (unsent bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.sealed = true
+	return w.out == 0
+}
+
+// Close closes the connection. When the call was given up, what the kernel has
+// not sent yet is thrown away rather than sent later.
+func (w *wire) Close() error {
+	if w.ctx.Err() != nil {
+		w.tcp.SetLinger(0)
+		w.tcp.Close()
+	}
+	return w.Conn.Close()
+}
+
+// abort gives the connection up.
+func (w *wire) abort() {
+	w.tcp.SetLinger(0)
+	w.tcp.Close()
+}
