@@ -1,0 +1,309 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"zabor/provider"
+	"zabor/step"
+)
+
+// built is what a file's settings are made into.
+type built struct {
+	profiles map[string]provider.Profile
+	steps    []*step.Step
+}
+
+// Profile is the profile of the provider of the given name; false: there is no
+// such provider, or its profile is one of those that Unbuilt lists.
+func (c *Config) Profile(name string) (provider.Profile, bool) {
+	p, ok := c.profiles[name]
+	return p, ok
+}
+
+// Compiled lists the steps, in the order of their map keys. A step whose Load
+// is set needs its DB set before first use.
+func (c *Config) Compiled() []*step.Step { return slices.Clone(c.steps) }
+
+// StepOf is the step of messages of the given class; nil: there is none.
+func (c *Config) StepOf(class string) *step.Step {
+	for _, s := range c.steps {
+		if s.Matches(class) {
+			return s
+		}
+	}
+	return nil
+}
+
+// profileNames are the providers that a profile can name.
+var profileNames = []string{
+	"custom", "adyen", "braintree", "checkout", "cloudpayments", "gocardless", "mollie", "paypal", "paystack",
+	"razorpay", "square", "stripe", "tbank", "worldpay", "yookassa",
+}
+
+func (v *validator) buildProviders() {
+	v.profiles = map[string]provider.Profile{}
+	for _, name := range slices.Sorted(maps.Keys(v.Providers)) {
+		p, at := v.Providers[name], path{"providers", name}
+		switch {
+		case p.Profile == "": // it has a finding
+		case p.Profile == "custom":
+			profile := p.custom()
+			if err := profile.Validate(); err != nil {
+				v.wrongField(at, err, "")
+				continue
+			}
+			v.profiles[name] = profile
+		case !slices.Contains(profileNames, p.Profile):
+			fix := "write one of " + strings.Join(profileNames, ", ")
+			if like := nearest(p.Profile, profileNames); like != "" {
+				fix = "did you mean " + like + "?"
+			}
+			v.findError(v.at(at.child("profile")), at.child("profile"), fmt.Errorf("%q is not a known profile", p.Profile), fix)
+		}
+	}
+}
+
+// wrongField adds a finding for an error of another package, which begins with
+// the name of the setting within at that it is about.
+func (v *validator) wrongField(at path, err error, fix string) {
+	text := err.Error()
+	for {
+		field, rest, ok := strings.Cut(text, ": ")
+		if !ok || strings.ContainsAny(field, " \"") {
+			break
+		}
+		inner := at
+		for key := range strings.SplitSeq(field, ".") {
+			inner = inner.child(key)
+		}
+		if _, known := v.byPath[inner.String()]; !known {
+			break
+		}
+		at, text = inner, rest
+	}
+	if field, rest, ok := strings.Cut(text, " "); ok { // base_url "…": …
+		if _, known := v.byPath[at.child(field).String()]; known {
+			at, text = at.child(field), rest
+		}
+	}
+	what, hint, _ := strings.Cut(text, "; ")
+	if fix == "" {
+		fix = hint
+	} else {
+		what = text
+	}
+	v.findError(v.at(at), at, errors.New(what), fix)
+}
+
+// custom is p as a profile.
+func (p *Provider) custom() provider.Profile {
+	headers := provider.Headers{}
+	for name, value := range p.Headers {
+		headers[name] = string(value)
+	}
+	profile := provider.Profile{
+		BaseURL:   string(p.BaseURL),
+		Headers:   headers,
+		Timeout:   p.Timeout,
+		Reference: p.Reference,
+		Currency:  p.Currency,
+	}
+	if k := p.Key; k != nil {
+		profile.Key = provider.Key{Header: k.Header, Life: k.Life, Replays: provider.Replays(k.Replays)}
+	}
+	if a := p.Settled; a != nil {
+		profile.Settled = provider.Match{Pointer: a.Pointer, Values: a.Values}
+	}
+	if a := p.Pending; a != nil {
+		profile.Pending = provider.Match{Pointer: a.Pointer, Values: a.Values}
+	}
+	if a := p.Declined; a != nil {
+		profile.Declined = provider.Refusal{Pointer: a.Pointer, Values: a.Values, Statuses: a.Statuses}
+	}
+	if a := p.Amount; a != nil {
+		profile.Amount = provider.Amount{Minor: a.Minor, Major: a.Major}
+	}
+	if l := p.Lookup; l != nil {
+		profile.Lookup = &provider.Lookup{Method: l.Method, Path: string(l.Path), Items: l.Items, AbsentAfter: l.AbsentAfter}
+	}
+	return profile
+}
+
+// noPart says out loud that an order has only one charge of a step.
+const noPart = "none"
+
+func (v *validator) buildSteps() {
+	classes := map[Class]string{}
+	for _, name := range slices.Sorted(maps.Keys(v.Steps)) {
+		s, at := v.Steps[name], path{"steps", name}
+		for i, class := range s.Message {
+			p := at.child("message")
+			if len(s.Message) > 1 {
+				p = p.index(i)
+			}
+			if other, taken := classes[class]; taken {
+				v.wrong(p, fmt.Sprintf("%s is a message of step %s too", class, other), "a message has one step: take it out of one of them")
+				continue
+			}
+			classes[class] = name
+		}
+		if s.Request == nil || s.Provider == "" || s.Order == "" || len(s.Message) == 0 {
+			continue // each has a finding
+		}
+		v.validatePart(at, name, s)
+		v.validateProvider(at, s)
+		if compiled := v.compileStep(at, name, s); compiled != nil {
+			v.steps = append(v.steps, compiled)
+		}
+	}
+}
+
+// validatePart demands that a step that may well be wanted twice for an order
+// says what tells one from the other.
+func (v *validator) validatePart(at path, name string, s *Step) {
+	if s.Part != "" {
+		return
+	}
+	for _, word := range []string{"refund", "capture"} {
+		for _, text := range []string{name, s.Step, string(s.Request.Path)} {
+			if strings.Contains(strings.ToLower(text), word) {
+				v.find(v.at(at), at.child("part"), fmt.Sprintf("is missing: an order can have more than one %s, and the second would be taken for the first", word),
+					"write part: with the property that tells them apart, such as refundId, or part: none where an order has only one")
+				return
+			}
+		}
+	}
+}
+
+// providersOf lists the providers that s may name: one, or those that its
+// template may become.
+func (v *validator) providersOf(s *Step) []string {
+	name := string(s.Provider)
+	if !strings.Contains(name, "{{") {
+		if v.Providers[name] == nil {
+			return nil
+		}
+		return []string{name}
+	}
+	before := name[:strings.Index(name, "{{")]
+	after := name[strings.LastIndex(name, "}}")+2:]
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(v.Providers)) {
+		if len(name) > len(before)+len(after) && strings.HasPrefix(name, before) && strings.HasSuffix(name, after) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func (v *validator) validateProvider(at path, s *Step) {
+	if len(v.providersOf(s)) > 0 {
+		return
+	}
+	names := slices.Sorted(maps.Keys(v.Providers))
+	fix := "write it into providers:"
+	if like := nearest(string(s.Provider), names); like != "" {
+		fix = "did you mean " + like + "?"
+	} else if len(names) > 0 {
+		fix = "write one of " + strings.Join(names, ", ") + ", or write it into providers:"
+	}
+	p := at.child("provider")
+	v.findError(v.at(p), p, fmt.Errorf("there is no provider %q", s.Provider), fix)
+}
+
+// compileStep makes the step of s; nil: there are findings.
+func (v *validator) compileStep(at path, name string, s *Step) *step.Step {
+	spec := step.Spec{
+		Name:         name,
+		Installation: v.Scope,
+		Scope:        string(s.Scope),
+		Order:        string(s.Order),
+		Load:         string(s.Load),
+		Dialect:      v.dialect(),
+		Currency:     s.Currency,
+		Provider:     string(s.Provider),
+		Providers:    map[string]step.Provider{},
+		Request:      s.Request.spec(),
+		Attempts:     v.Attempts,
+		HoldAfter:    v.HoldAfter,
+		PendingFor:   v.PendingFor,
+	}
+	if s.Step != "" {
+		spec.Name = s.Step
+	}
+	for _, class := range s.Message {
+		spec.Classes = append(spec.Classes, string(class))
+	}
+	if s.Part != noPart {
+		spec.Part = string(s.Part)
+	}
+	if len(s.Defaults) > 0 {
+		spec.Defaults = map[string]any{}
+		for property, value := range s.Defaults {
+			spec.Defaults[property] = value.Value
+		}
+	}
+	if s.Amount != nil {
+		spec.Amount, spec.Major = string(s.Amount.Path), s.Amount.Major
+	}
+	requests := 1
+	if s.Prepare != nil {
+		requests = 2
+		if _, err := provider.NewTemplate(s.Prepare.spec()); err != nil {
+			v.wrongField(at.child("prepare"), err, "")
+		}
+	}
+	for _, name := range v.providersOf(s) {
+		p := v.Providers[name]
+		known := step.Provider{Account: p.Account, Timeout: p.Timeout}
+		for range requests - 1 {
+			known.Timeout += p.Timeout
+		}
+		if p.Lookup != nil {
+			known.AbsentAfter = p.Lookup.AbsentAfter
+		}
+		spec.Providers[name] = known
+	}
+	compiled, err := step.New(spec)
+	if err == nil {
+		return compiled
+	}
+	joined, _ := err.(interface{ Unwrap() []error })
+	for _, err := range joined.Unwrap() {
+		v.wrongField(at, err, "")
+	}
+	return nil
+}
+
+func (r *Request) spec() provider.RequestSpec {
+	spec := provider.RequestSpec{Method: r.Method, Path: string(r.Path)}
+	if len(r.Form) > 0 {
+		spec.Form = map[string]string{}
+		for name, value := range r.Form {
+			spec.Form[name] = string(value)
+		}
+	}
+	if r.JSON != nil {
+		spec.JSON = r.JSON.Value
+	}
+	return spec
+}
+
+// dialect is that of the database which load is read from.
+func (v *validator) dialect() step.Dialect {
+	a := v.Fence
+	if v.Database != "" {
+		a = v.Database
+	}
+	switch a.Scheme() {
+	case "postgres", "postgresql", "pgsql":
+		return step.Postgres
+	case "sqlite":
+		return step.SQLite
+	}
+	return step.MySQL
+}

@@ -1,0 +1,120 @@
+// Package config reads zabor.yaml: strictly, with every finding at once, each
+// with its line, its column and what to write instead.
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"reflect"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+)
+
+// Config is a file that was read and found valid, with what is made of it.
+// It is not changed after Load.
+type Config struct {
+	File
+	Path string // of the file, as it was given
+
+	built
+	all   []*setting          // that are in the file
+	index map[string]*setting // by path
+}
+
+// Find is the file to read: the one named by flag, else by $ZABOR_CONFIG, else
+// ./zabor.yaml or /etc/zabor/zabor.yaml, whichever is there. It is
+// fs.ErrNotExist when there is none.
+func Find(flag string, lookup func(string) (string, bool)) (string, error) {
+	if flag != "" {
+		return flag, nil
+	}
+	if path, ok := lookup("ZABOR_CONFIG"); ok && path != "" {
+		return path, nil
+	}
+	places := []string{"./zabor.yaml", "/etc/zabor/zabor.yaml"}
+	for _, path := range places {
+		if _, err := os.Stat(path); err == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("no configuration: neither -c nor $ZABOR_CONFIG is given, and there is no %s: %w", strings.Join(places, " and no "), fs.ErrNotExist)
+}
+
+// Load reads the file at path. The error is an [Errors] with all that keeps the
+// file from being used, unless it cannot be read at all. Settings that are valid
+// but not acted on are no error here; see [Config.Unbuilt].
+func Load(path string, env Env) (*Config, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("configuration: %w", err)
+	}
+	return Parse(path, content, env)
+}
+
+// Parse is Load for a content that is at hand; path is for the findings.
+func Parse(path string, content []byte, env Env) (*Config, error) {
+	r := &reader{file: path, env: env, byPath: map[string]*setting{}}
+	c := &Config{Path: path}
+	if body := r.parse(content); body != nil {
+		r.read(body, nil, reflect.ValueOf(&c.File).Elem(), "")
+		c.all, c.index = r.settings, r.byPath
+		v := &validator{Config: c, reader: r}
+		v.validate()
+	}
+	if len(r.findings) > 0 {
+		inOrder(r.findings)
+		return nil, Errors(r.findings)
+	}
+	return c, nil
+}
+
+// parse is the file's one document; nil: there are findings.
+func (r *reader) parse(content []byte) ast.Node {
+	file, err := parser.ParseBytes(content, 0, parser.AllowDuplicateMapKey())
+	if err != nil {
+		at, what, fix := position{line: 1, column: 1}, err.Error(), ""
+		var syntax *yaml.SyntaxError
+		if errors.As(err, &syntax) {
+			what = syntax.Message
+			if t := syntax.Token; t != nil && t.Position != nil {
+				at = position{t.Position.Line, max(1, t.Position.Column)}
+			}
+		}
+		if strings.Contains(what, "escape character") {
+			fix = singleQuotes
+		}
+		r.find(at, nil, "not YAML: "+what, fix)
+		return nil
+	}
+	var bodies []ast.Node
+	for _, document := range file.Docs {
+		if document.Body != nil {
+			bodies = append(bodies, document.Body)
+		}
+	}
+	switch len(bodies) {
+	case 0:
+		r.find(position{line: 1, column: 1}, nil, "the file is empty", "write at least fence: and what the command uses; zabor init PATH prints a file")
+		return nil
+	case 1:
+		return bodies[0]
+	}
+	r.find(place(bodies[1]), nil, "the file holds several documents", "take the line --- out")
+	return nil
+}
+
+// at is where the value of the setting at p stands, or that of the nearest
+// setting around it that is there.
+func (c *Config) at(p path) position {
+	for n := len(p); n > 0; n-- {
+		if s, ok := c.index[p[:n].String()]; ok {
+			return s.value
+		}
+	}
+	return position{line: 1, column: 1}
+}

@@ -1,0 +1,75 @@
+package config
+
+import (
+	"cmp"
+	"strings"
+)
+
+// unbuilt lists what a file may say and this version does not act on yet. A key
+// is a path in which * stands for any one key. It counts only where its value
+// is not empty, false or 0, and not the one that is acted on.
+var unbuilt = [...]struct {
+	key    string
+	except string // this value is acted on
+	lost   string // what does not happen
+	fix    string // empty: take it out
+}{
+	{key: "database", lost: "failed and load use the fence's database"},
+	{key: "queues.*.failed.database", lost: "failed messages are kept in the fence's database"},
+	{key: "encryption_key", lost: "requests and answers are kept unencrypted"},
+	{key: "keep_answers", lost: "stored answers are kept for ever"},
+	{key: "journal", lost: "a success is kept in memory only while the database is away"},
+	{key: "keep_apart", lost: "an overlap with cache and sessions is not looked for"},
+	{key: "enums", lost: "a PHP enum in a request is refused"},
+	{key: "bus", lost: "a message without a step is parked"},
+	{key: "alerts", lost: "alerts go to the log only"},
+	{key: "proxy", lost: "there is no proxy"},
+	{key: "dashboard", lost: "there is no dashboard"},
+	{key: "metrics", lost: "there are no metrics"},
+	{key: "queues.*.shared", lost: "zabor must be the queue's only consumer"},
+	{key: "queues.*.laravel.horizon", lost: "Horizon is not looked for and not told"},
+	{key: "queues.*.laravel.app_key", lost: "encrypted jobs are kept as unreadable"},
+	{key: "queues.*.symfony.app_secret", lost: "signed messages are kept as unreadable"},
+	{key: "providers.*.profile", except: "custom", lost: "only a provider that is described in this file can be called", fix: "write profile: custom and describe the provider"},
+	{key: "steps.*.prepare", lost: "a step makes one request"},
+	{key: "steps.*.captured", lost: "the hook does not run"},
+	{key: "steps.*.pending", lost: "the hook does not run"},
+	{key: "steps.*.settled", lost: "the hook does not run"},
+	{key: "steps.*.declined", lost: "the hook does not run"},
+	{key: "steps.*.held", lost: "the hook does not run"},
+	{key: "steps.*.then", lost: "the message does not go on"},
+}
+
+// Unbuilt lists the settings of c that are valid and that this version does not
+// act on. A program that would need them must not start: none is taken and
+// silently left out.
+func (c *Config) Unbuilt() []Finding {
+	var findings []Finding
+	for _, s := range c.all {
+		for _, u := range unbuilt {
+			if s.empty || !matches(u.key, s.path) || u.except != "" && s.text == u.except {
+				continue
+			}
+			findings = append(findings, Finding{
+				File: c.Path, Line: s.key.line, Column: s.key.column, Key: s.path.String(),
+				What: "not acted on in this version: " + u.lost, Fix: cmp.Or(u.fix, "take it out"),
+			})
+		}
+	}
+	inOrder(findings)
+	return findings
+}
+
+// matches reports whether a setting's path is the one that key means.
+func matches(key string, at path) bool {
+	parts := strings.Split(key, ".")
+	if len(parts) != len(at) {
+		return false
+	}
+	for i, part := range parts {
+		if part != "*" && part != at[i] {
+			return false
+		}
+	}
+	return true
+}

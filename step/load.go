@@ -1,0 +1,165 @@
+package step
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"zabor"
+)
+
+// load reads the step's one row; nil: the step has no Load.
+func (s *Step) load(ctx context.Context, key zabor.Key, data map[string]any) (map[string]any, error) {
+	if s.selects == nil {
+		return nil, nil
+	}
+	args, err := s.arguments(key, data)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := s.DB.Conn(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("step %s: load: %w", s.spec.Name, err)
+	}
+	defer conn.Close()
+	rows, err := conn.QueryContext(ctx, s.selects.query, args...)
+	if err != nil {
+		return nil, fmt.Errorf("step %s: load: %w", s.spec.Name, err)
+	}
+	found, err := s.oneRow(rows)
+	if err != nil {
+		return nil, err
+	}
+	if s.spec.Dialect == MySQL {
+		if err := s.checkWarnings(ctx, conn); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// arguments are the values of Load's parameters. The key's parts are texts, so
+// that 7 and "7" find the same row.
+func (s *Step) arguments(key zabor.Key, data map[string]any) ([]any, error) {
+	args := make([]any, len(s.selects.names))
+	for i, name := range s.selects.names {
+		switch name {
+		case "order":
+			args[i] = key.Order
+			continue
+		case "scope":
+			args[i] = key.Scope
+			continue
+		case "step":
+			args[i] = key.Step
+			continue
+		}
+		v, ok := lookup(data, name)
+		if !ok {
+			return nil, refuse("step %s: load: %w", s.spec.Name, missing(data, name))
+		}
+		switch value := v.(type) {
+		case nil, bool, string, int64, float64:
+			args[i] = value
+		case json.Number:
+			args[i] = value.String()
+			if n, err := strconv.ParseInt(value.String(), 10, 64); err == nil {
+				args[i] = n
+			}
+		default:
+			return nil, refuse("step %s: load: %s is %s, which cannot be bound", s.spec.Name, name, kind(v))
+		}
+	}
+	return args, nil
+}
+
+// oneRow reads the columns of the one row there must be, and closes rows.
+func (s *Step) oneRow(rows *sql.Rows) (map[string]any, error) {
+	defer rows.Close()
+	columns, err := rows.ColumnTypes()
+	if err != nil {
+		return nil, fmt.Errorf("step %s: load: %w", s.spec.Name, err)
+	}
+	var found map[string]any
+	for rows.Next() {
+		if found != nil {
+			return nil, refuse("step %s: load found more than one row; exactly one is wanted", s.spec.Name)
+		}
+		values := make([]any, len(columns))
+		targets := make([]any, len(columns))
+		for i := range values {
+			targets[i] = &values[i]
+		}
+		if err := rows.Scan(targets...); err != nil {
+			return nil, fmt.Errorf("step %s: load: %w", s.spec.Name, err)
+		}
+		found = make(map[string]any, len(columns))
+		for i, column := range columns {
+			if _, twice := found[column.Name()]; twice {
+				return nil, refuse("step %s: load has two columns named %s; give one another name with AS", s.spec.Name, column.Name())
+			}
+			if found[column.Name()], err = columnValue(values[i], column.DatabaseTypeName()); err != nil {
+				return nil, refuse("step %s: load: column %s: %w", s.spec.Name, column.Name(), err)
+			}
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("step %s: load: %w", s.spec.Name, err)
+	}
+	if found == nil {
+		return nil, fmt.Errorf("step %s: %w", s.spec.Name, ErrNoRow)
+	}
+	return found, nil
+}
+
+// columnValue is a column's value as data: an exact decimal is a text, never a
+// float; a time is RFC 3339 in UTC.
+func columnValue(v any, databaseType string) (any, error) {
+	switch v := v.(type) {
+	case nil, bool, int64, string:
+		return v, nil
+	case []byte:
+		return string(v), nil
+	case float64:
+		if t := strings.ToUpper(databaseType); strings.Contains(t, "DEC") || strings.Contains(t, "NUMERIC") {
+			return shortest(v), nil // SQLite keeps such a column as a float
+		}
+		return v, nil
+	case float32:
+		return strconv.ParseFloat(strconv.FormatFloat(float64(v), 'g', -1, 32), 64)
+	case uint64:
+		return json.Number(strconv.FormatUint(v, 10)), nil
+	case time.Time:
+		return v.UTC().Format(time.RFC3339Nano), nil
+	}
+	return nil, fmt.Errorf("a value of type %s cannot be used", databaseType)
+}
+
+// mistaken are the warnings of MySQL and MariaDB that a text was taken for a
+// number although it is none: '7abc' finds order 7.
+const mistaken = 1292
+
+// checkWarnings refuses a row that was found by a comparison in which MySQL
+// took one thing for another.
+func (s *Step) checkWarnings(ctx context.Context, conn *sql.Conn) error {
+	rows, err := conn.QueryContext(ctx, "SHOW WARNINGS")
+	if err != nil {
+		return fmt.Errorf("step %s: load: warnings: %w", s.spec.Name, err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var level, text string
+		var code int
+		if err := rows.Scan(&level, &code, &text); err != nil {
+			return fmt.Errorf("step %s: load: warnings: %w", s.spec.Name, err)
+		}
+		if code == mistaken {
+			return refuse("step %s: load compared a text with a number, and the database took one for the other: compare like with like, or CAST the column to CHAR", s.spec.Name)
+		}
+	}
+	return rows.Err()
+}

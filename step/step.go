@@ -1,0 +1,443 @@
+package step
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"zabor"
+	"zabor/provider"
+)
+
+// Spec is a step as it is configured. Paths lead to a property of the message,
+// with dots to a property of a property: order.id.
+type Spec struct {
+	Name    string   // of the step in the key; no colon
+	Classes []string // of its messages
+
+	Installation string // the top-level scope; may be empty, no slash
+	Scope        string // path of the inner scope; empty: none
+	Order        string // path
+	Part         string // path; empty: none
+
+	// Defaults are properties that a message has although they are not in it:
+	// Laravel leaves out what equals the class's default.
+	Defaults map[string]any
+
+	Load    string  // one SELECT that gives exactly one row; empty: none
+	Dialect Dialect // of Load
+
+	Amount   string // path; empty: the step has no money
+	Major    bool   // the amount is a decimal; else minor units
+	Currency string // path, or three upper-case letters
+
+	Provider  string              // name, or a template that makes one
+	Providers map[string]Provider // those that it may name
+	Request   provider.RequestSpec
+
+	Attempts   int
+	HoldAfter  time.Duration
+	PendingFor time.Duration
+}
+
+// Provider is what a step must know of a provider.
+type Provider struct {
+	Account     string
+	Timeout     time.Duration // of all requests of the step together
+	AbsentAfter time.Duration // 0: there is no look-up
+}
+
+// FieldError says which field of a [Spec] is wrong, by the name that the
+// configuration has for it: order, load, request.
+type FieldError struct {
+	Field string
+	Err   error
+}
+
+func (e *FieldError) Error() string { return e.Field + ": " + e.Err.Error() }
+func (e *FieldError) Unwrap() error { return e.Err }
+
+// Step is a compiled [Spec]. It may be used concurrently.
+type Step struct {
+	// DB is where Load is read: the primary. It is set before first use, and
+	// may be nil where there is no Load.
+	DB *sql.DB
+
+	spec     Spec
+	classes  map[string]bool
+	selects  *selection // nil: none
+	provider *provider.Template
+	request  *provider.Template
+	used     []string // paths that the request, the money and Load are made of
+}
+
+// New compiles spec. The error joins a [FieldError] for each field that is
+// wrong.
+func New(spec Spec) (*Step, error) {
+	s := &Step{spec: spec, classes: map[string]bool{}}
+	var errs []error
+	wrong := func(field string, err error) {
+		if err != nil {
+			errs = append(errs, &FieldError{field, err})
+		}
+	}
+	wrong("step", checkName(spec.Name, spec.Part != ""))
+	for _, class := range spec.Classes {
+		s.classes[strings.TrimPrefix(class, `\`)] = true
+	}
+	wrong("order", checkPath(spec.Order))
+	for field, path := range map[string]string{"scope": spec.Scope, "part": spec.Part} {
+		if path != "" {
+			wrong(field, checkPath(path))
+		}
+	}
+	used := map[string]bool{}
+	if spec.Load != "" {
+		selects, err := compileSelect(spec.Load, spec.Dialect)
+		wrong("load", err)
+		s.selects = &selects
+		for _, name := range selects.names {
+			if !slices.Contains(keyNames[:], name) {
+				used[name] = true
+			}
+		}
+	}
+	wrong("amount", s.checkMoney(used))
+
+	var err error
+	s.request, err = provider.NewTemplate(spec.Request)
+	wrong("request", err)
+	if err == nil {
+		templatePaths(used, spec.Request.Path, spec.Request.Form, spec.Request.JSON)
+	}
+	s.provider, err = provider.NewTemplate(provider.RequestSpec{Path: "/", Form: map[string]string{"provider": spec.Provider}})
+	wrong("provider", err)
+	if err == nil {
+		templatePaths(used, spec.Provider)
+	}
+	if spec.Provider == "" {
+		wrong("provider", errors.New("it is empty"))
+	}
+	s.used = slices.Sorted(maps.Keys(used))
+	return s, errors.Join(errs...)
+}
+
+// keyNames are the parameters of Load that come from the key.
+var keyNames = [...]string{"order", "scope", "step"}
+
+func checkName(name string, parts bool) error {
+	limit := zabor.MaxStep
+	if parts {
+		limit -= len(":x") // a part has at least one byte
+	}
+	switch {
+	case name == "":
+		return errors.New("the name is empty")
+	case strings.Contains(name, ":"):
+		return fmt.Errorf("%q has a colon: it is what divides a step from its part", name)
+	case len(name) > limit:
+		return fmt.Errorf("the name is %d bytes long: at most %d", len(name), limit)
+	}
+	return nil
+}
+
+func checkPath(path string) error {
+	if path == "" {
+		return errors.New("it is empty: the path of a property is wanted, such as order.id")
+	}
+	for name := range strings.SplitSeq(path, ".") {
+		if name == "" || strings.ContainsAny(name, " \t\n{}$\\") {
+			return fmt.Errorf("%q is not the path of a property; order.id is one", path)
+		}
+	}
+	return nil
+}
+
+// checkMoney notes the paths of amount and currency.
+func (s *Step) checkMoney(used map[string]bool) error {
+	amount, currency := s.spec.Amount, s.spec.Currency
+	switch {
+	case amount == "" && currency == "":
+		return nil
+	case currency == "":
+		return errors.New("an amount needs a currency: write currency: with a path or three letters, such as EUR")
+	case amount == "":
+		return errors.New("a currency needs an amount: write amount: with a path")
+	}
+	if err := checkPath(amount); err != nil {
+		return err
+	}
+	used[amount] = true
+	if IsCurrency(currency) {
+		if _, ok := provider.Digits(currency); !ok {
+			return unknownCurrency(currency)
+		}
+		return nil
+	}
+	used[currency] = true
+	return checkPath(currency)
+}
+
+// Name is the step's name in keys, without a part.
+func (s *Step) Name() string { return s.spec.Name }
+
+// Matches reports whether messages of class ask for s.
+func (s *Step) Matches(class string) bool { return s.classes[strings.TrimPrefix(class, `\`)] }
+
+// Recipe says in one line what the step's keys are made of. A change of it
+// makes every charge a new one.
+func (s *Step) Recipe() string {
+	return fmt.Sprintf("1 installation=%q scope=%q order=%q step=%q part=%q",
+		s.spec.Installation, s.spec.Scope, s.spec.Order, s.spec.Name, s.spec.Part)
+}
+
+// JoinScope is a key's whole scope: the installation's and, where there is one,
+// a slash and the inner one. An installation has no slash, so that no two pairs
+// are joined to the same.
+func JoinScope(installation, inner string) string {
+	if inner == "" {
+		return installation
+	}
+	return installation + "/" + inner
+}
+
+// Key is the key of m. An error wraps [ErrRefused]: the message has none and
+// never will.
+func (s *Step) Key(m Message) (zabor.Key, error) { return s.key(m, s.data(m)) }
+
+func (s *Step) key(m Message, data map[string]any) (zabor.Key, error) {
+	var k zabor.Key
+	var err error
+	if k.Order, err = s.identity("order", s.spec.Order, m, data); err != nil {
+		return zabor.Key{}, err
+	}
+	k.Scope = s.spec.Installation
+	if s.spec.Scope != "" {
+		inner, err := s.identity("scope", s.spec.Scope, m, data)
+		if err != nil {
+			return zabor.Key{}, err
+		}
+		k.Scope = JoinScope(k.Scope, inner)
+	}
+	k.Step = s.spec.Name
+	if s.spec.Part != "" {
+		part, err := s.identity("part", s.spec.Part, m, data)
+		if err != nil {
+			return zabor.Key{}, err
+		}
+		k.Step += ":" + part
+	}
+	if err := k.Validate(); err != nil {
+		return zabor.Key{}, refuse("step %s: %w", s.spec.Name, err)
+	}
+	return k, nil
+}
+
+// identity is the part of the key that path leads to.
+func (s *Step) identity(what, path string, m Message, data map[string]any) (string, error) {
+	v, ok := lookup(data, path)
+	if !ok {
+		return "", refuse("step %s: %s: %w", s.spec.Name, what, missing(data, path))
+	}
+	text, err := identity(v, m.Rewritten)
+	if err != nil {
+		return "", refuse("step %s: %s %s: %w", s.spec.Name, what, path, err)
+	}
+	return text, nil
+}
+
+// data is m's properties, and the defaults of those that are not there.
+func (s *Step) data(m Message) map[string]any {
+	if len(s.spec.Defaults) == 0 {
+		return m.Data
+	}
+	data := maps.Clone(s.spec.Defaults)
+	maps.Copy(data, m.Data)
+	return data
+}
+
+// Effect is the whole of what m asks for. It reads Load's row, and makes the
+// request once to see that it can be made.
+//
+// An error wraps [ErrRefused] when the message can never be run, and
+// [ErrNoRow] when Load found no row, which may come with a commit that is on
+// its way. Any other error is the database's. With an error Effect.Key and
+// Effect.Message are set as far as they are known, so that a repeat of what is
+// done already can be answered from its row.
+//
+// MissingRow is Captured, or Doubt where m was delivered before. It is for the
+// caller to say otherwise for its queue.
+func (s *Step) Effect(ctx context.Context, m Message) (zabor.Effect, error) {
+	data := s.data(m)
+	key, err := s.key(m, data)
+	if err != nil {
+		return zabor.Effect{}, err
+	}
+	e := zabor.Effect{
+		Key:        key,
+		Message:    s.messageFingerprint(data),
+		Attempts:   s.spec.Attempts,
+		HoldAfter:  s.spec.HoldAfter,
+		PendingFor: s.spec.PendingFor,
+		MissingRow: zabor.Captured,
+	}
+	if m.DeliveredBefore {
+		e.MissingRow = zabor.Doubt
+	}
+	if m.Rewritten {
+		if err := s.checkRounded(data); err != nil {
+			return e, err
+		}
+	}
+	row, err := s.load(ctx, key, data)
+	if err != nil {
+		return e, err
+	}
+	vars := provider.Vars{Data: merge(data, row), Order: key.Order, Step: key.Step, Scope: key.Scope}
+	if vars.Money, err = s.money(vars.Data); err != nil {
+		return e, err
+	}
+	e.Amount = vars.Money
+	if e.Provider, err = s.providerName(vars); err != nil {
+		return e, err
+	}
+	p, ok := s.spec.Providers[e.Provider]
+	if !ok {
+		return e, refuse("step %s: provider %q is not configured; there is %s", s.spec.Name, e.Provider, strings.Join(slices.Sorted(maps.Keys(s.spec.Providers)), ", "))
+	}
+	e.Account, e.Timeout, e.AbsentAfter = p.Account, p.Timeout, p.AbsentAfter
+	if e.Fingerprint, err = s.fingerprint(e, vars, row); err != nil {
+		return e, err
+	}
+	e.Freeze = func(keys zabor.ProviderKeys) ([]byte, error) {
+		vars := vars
+		vars.ProviderKey = keys.Request
+		r, err := s.request.Render(vars)
+		if err != nil {
+			return nil, refuse("step %s: request: %w", s.spec.Name, err)
+		}
+		return provider.Freeze(r)
+	}
+	return e, nil
+}
+
+// merge is the properties and the row's columns. A column wins: whoever wrote
+// it into the SELECT wanted the database's word.
+func merge(data, row map[string]any) map[string]any {
+	if len(row) == 0 {
+		return data
+	}
+	merged := maps.Clone(data)
+	if merged == nil {
+		merged = map[string]any{}
+	}
+	maps.Copy(merged, row)
+	return merged
+}
+
+// checkRounded refuses a message whose used numbers an earlier pop may have
+// rounded: the provider would get another id or another amount.
+func (s *Step) checkRounded(data map[string]any) error {
+	for _, path := range s.used {
+		if v, ok := lookup(data, path); ok {
+			if n, ok := roundedWithin(v); ok {
+				return refuse("step %s: the number %s in %s may have been rounded by an earlier delivery: send it as text", s.spec.Name, n, path)
+			}
+		}
+	}
+	return nil
+}
+
+func (s *Step) money(data map[string]any) (zabor.Money, error) {
+	if s.spec.Amount == "" {
+		return zabor.Money{}, nil
+	}
+	code := s.spec.Currency
+	if !IsCurrency(code) {
+		v, ok := lookup(data, code)
+		if !ok {
+			return zabor.Money{}, refuse("step %s: currency: %w", s.spec.Name, missing(data, code))
+		}
+		var err error
+		if code, err = currencyCode(v); err != nil {
+			return zabor.Money{}, refuse("step %s: currency %s: %w", s.spec.Name, s.spec.Currency, err)
+		}
+	}
+	v, ok := lookup(data, s.spec.Amount)
+	if !ok {
+		return zabor.Money{}, refuse("step %s: amount: %w", s.spec.Name, missing(data, s.spec.Amount))
+	}
+	read := minorAmount
+	if s.spec.Major {
+		read = majorAmount
+	}
+	m, err := read(v, code)
+	if err != nil {
+		return zabor.Money{}, refuse("step %s: amount %s: %w", s.spec.Name, s.spec.Amount, err)
+	}
+	return m, nil
+}
+
+// providerName renders the provider's name as a form, so that the rules of
+// every other template hold for it.
+func (s *Step) providerName(vars provider.Vars) (string, error) {
+	r, err := s.provider.Render(vars)
+	if err != nil {
+		return "", refuse("step %s: %s", s.spec.Name, strings.TrimPrefix(err.Error(), "form."))
+	}
+	form, err := url.ParseQuery(string(r.Body))
+	if err != nil {
+		return "", refuse("step %s: provider: %w", s.spec.Name, err)
+	}
+	return form.Get("provider"), nil
+}
+
+// messageFingerprint covers what the request is made of and the message itself
+// says: the properties, or their defaults, that the request, the provider's
+// name, the money and the parameters of Load name. It is the same for the same
+// message however often it was delivered, see digest.value, and it needs
+// neither Load nor the provider. A property that the message does not have
+// counts as absent, also where Load has a column of its name.
+func (s *Step) messageFingerprint(data map[string]any) string {
+	d := newDigest("zabor message 1")
+	for _, path := range s.used {
+		d.part(path)
+		if v, ok := lookup(data, path); ok {
+			d.part("is")
+			d.value(v)
+		} else {
+			d.part("absent")
+		}
+	}
+	return d.sum()
+}
+
+// placeholder stands for the provider key in a fingerprint: the key changes
+// with the generation, the request does not.
+const placeholder = "zaborproviderkeyplaceholder"
+
+// fingerprint covers the whole request: where it goes, all its bytes, its money
+// and the row that was loaded.
+func (s *Step) fingerprint(e zabor.Effect, vars provider.Vars, row map[string]any) (string, error) {
+	vars.ProviderKey = placeholder
+	r, err := s.request.Render(vars)
+	if err != nil {
+		return "", refuse("step %s: request: %w", s.spec.Name, err)
+	}
+	d := newDigest("zabor request 1")
+	for _, part := range []string{
+		e.Provider, e.Account, r.Method, r.Path, r.ContentType, string(r.Body),
+		strconv.FormatInt(e.Amount.Minor, 10), e.Amount.Currency,
+	} {
+		d.part(part)
+	}
+	d.value(row)
+	return d.sum(), nil
+}
