@@ -1,0 +1,249 @@
+package main
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"text/tabwriter"
+	"time"
+
+	"zabor"
+	"zabor/sqlstore"
+)
+
+type fenceCommand struct {
+	List fenceList `cmd:"" help:"List rows, in key order."`
+	Show fenceShow `cmd:"" help:"Show all that is known of one row."`
+}
+
+type fenceList struct {
+	State []string `sep:"," placeholder:"STATE" help:"Only rows in these states: captured, pending, settled, declined, released, doubt, held."`
+	Scope *string  `placeholder:"SCOPE" help:"Only rows of this inner scope."`
+	Order string   `placeholder:"ORDER" help:"Only rows of this order."`
+	Step  string   `placeholder:"STEP" help:"Only rows of this step, with all its parts."`
+	CSV   bool     `name:"csv" xor:"form" help:"Comma-separated values with a head line."`
+	JSON  bool     `name:"json" xor:"form" help:"One JSON array."`
+}
+
+func (c *fenceList) Run(p *program) error {
+	filter := sqlstore.Filter{Order: c.Order, Step: c.Step, Limit: 500}
+	for _, s := range c.State {
+		state, ok := zabor.ParseState(s)
+		if !ok {
+			return usage(fmt.Errorf("--state %s: no such state", s), "write captured, pending, settled, declined, released, doubt or held")
+		}
+		filter.States = append(filter.States, state)
+	}
+	file, store, err := p.openFence()
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	if c.Scope != nil {
+		scope := joinScope(file.Scope, *c.Scope)
+		filter.Scope = &scope
+	}
+	out := c.printer(p)
+	for {
+		rows, err := store.List(p.ctx, filter)
+		if err != nil {
+			return storeFailure(err)
+		}
+		for _, row := range rows {
+			if err := out.row(row); err != nil {
+				return err
+			}
+			filter.After = row.Key
+		}
+		if len(rows) < filter.Limit {
+			return out.end()
+		}
+	}
+}
+
+// joinScope is the whole scope of a key: the installation's and, where there is
+// one, the step's.
+func joinScope(top, inner string) string {
+	switch {
+	case inner == "":
+		return top
+	case top == "":
+		return inner
+	}
+	return top + "/" + inner
+}
+
+// listPrinter writes rows one by one, so that a long list needs no memory.
+type listPrinter struct {
+	row func(zabor.Row) error
+	end func() error
+}
+
+func (c *fenceList) printer(p *program) listPrinter {
+	switch {
+	case c.JSON:
+		separator := "["
+		return listPrinter{
+			row: func(r zabor.Row) error {
+				text, err := json.Marshal(fenceJSON(r))
+				if err != nil {
+					return err
+				}
+				_, err = fmt.Fprintf(p.stdout, "%s%s", separator, text)
+				separator = ",\n"
+				return err
+			},
+			end: func() error {
+				if separator == "[" {
+					fmt.Fprint(p.stdout, "[")
+				}
+				_, err := fmt.Fprintln(p.stdout, "]")
+				return err
+			},
+		}
+	case c.CSV:
+		w := csv.NewWriter(p.stdout)
+		w.Write([]string{"scope", "order", "step", "state", "reference", "provider", "provider_key", "attempts", "amount", "currency", "captured_at", "settled_at", "lease_until", "reason"})
+		return listPrinter{
+			row: func(r zabor.Row) error {
+				return w.Write([]string{r.Scope, r.Order, r.Step, string(r.State), r.Reference, r.Provider, r.ProviderKey,
+					strconv.Itoa(r.Attempts()), strconv.FormatInt(r.Amount.Minor, 10), r.Amount.Currency,
+					timeText(r.CapturedAt), timeText(r.SettledAt()), timeText(r.SendUntil), r.Reason})
+			},
+			end: func() error { w.Flush(); return w.Error() },
+		}
+	}
+	w := tabwriter.NewWriter(p.stdout, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(w, "ORDER\tSTEP\tSTATE\tREFERENCE\tAMOUNT\tATTEMPTS\tCAPTURED\tREASON")
+	return listPrinter{
+		row: func(r zabor.Row) error {
+			_, err := fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", printable(r.Order), printable(r.Step), r.State,
+				printable(r.Reference), moneyText(r.Amount), r.Attempts(), timeText(r.CapturedAt), printable(r.Reason))
+			return err
+		},
+		end: w.Flush,
+	}
+}
+
+type fenceShow struct {
+	Order string `arg:"" help:"The order id, byte for byte."`
+	Step  string `arg:"" help:"The step, with its part where it has one: refund:R-7."`
+	Scope string `placeholder:"SCOPE" help:"The step's own scope, where it has one."`
+	JSON  bool   `name:"json" help:"One JSON object."`
+}
+
+func (c *fenceShow) Run(p *program) error {
+	file, store, err := p.openFence()
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	key := zabor.Key{Scope: joinScope(file.Scope, c.Scope), Order: c.Order, Step: c.Step}
+	row, err := store.Load(p.ctx, key)
+	if errors.Is(err, zabor.ErrNoRow) {
+		return bad(fmt.Errorf("%s has no row: nothing was ever called for it through this fence", key),
+			"keys are compared byte for byte, with their scope; \"zabor fence list --order "+c.Order+"\" shows all rows of an order")
+	}
+	if err != nil {
+		return storeFailure(err)
+	}
+	if c.JSON {
+		return json.NewEncoder(p.stdout).Encode(fenceJSON(row))
+	}
+	notes, err := store.Notes(p.ctx, key)
+	if err != nil {
+		return storeFailure(err)
+	}
+	w := tabwriter.NewWriter(p.stdout, 0, 8, 2, ' ', 0)
+	line := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(w, "%s\t%s\n", name, printable(value))
+		}
+	}
+	line("key", key.String())
+	line("state", string(row.State))
+	line("why", row.Reason)
+	line("reference", row.Reference)
+	line("other reference", row.OtherReference)
+	line("amount", moneyText(row.Amount))
+	line("provider", row.Provider)
+	line("account", row.Account)
+	line("provider key", row.ProviderKey)
+	line("attempts", fmt.Sprintf("%d of %d (%d calls that did nothing are not counted)", row.Attempts(), row.Allowance, row.Free))
+	line("generation", strconv.Itoa(row.Generation))
+	line("captured", timeText(row.CapturedAt))
+	line("may have sent until", timeText(row.SendUntil))
+	line("in this state since", timeText(row.StateSince))
+	line("parked message", row.Parked)
+	for _, n := range notes {
+		line("note", timeText(n.At)+" "+n.Text)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if hint := nextStep(row); hint != "" {
+		fmt.Fprintf(p.stderr, "zabor: hint: %s\n", hint)
+	}
+	return nil
+}
+
+// nextStep says what a person may do about row.
+func nextStep(row zabor.Row) string {
+	switch row.State {
+	case zabor.Held:
+		return fmt.Sprintf("look order %s up at %s, by the key %s; nothing is called for it until a person has decided", row.Order, row.Provider, row.ProviderKey)
+	case zabor.Doubt:
+		return "a running worker looks it up at the provider; what cannot be decided is held for a person"
+	}
+	return ""
+}
+
+// rowJSON is the documented shape of a row.
+type rowJSON struct {
+	Scope       string  `json:"scope"`
+	Order       string  `json:"order"`
+	Step        string  `json:"step"`
+	State       string  `json:"state"`
+	Reference   string  `json:"reference"`
+	Other       string  `json:"other_reference,omitempty"`
+	Provider    string  `json:"provider"`
+	ProviderKey string  `json:"provider_key"`
+	Attempts    int     `json:"attempts"`
+	Generation  int     `json:"generation"`
+	Amount      *int64  `json:"amount"` // minor units; null: not known
+	Currency    string  `json:"currency"`
+	CapturedAt  *string `json:"captured_at"`
+	SettledAt   *string `json:"settled_at"`
+	LeaseUntil  *string `json:"lease_until"`
+	Reason      string  `json:"reason"`
+}
+
+func fenceJSON(r zabor.Row) rowJSON {
+	j := rowJSON{
+		Scope: r.Scope, Order: r.Order, Step: r.Step, State: string(r.State), Reference: r.Reference, Other: r.OtherReference,
+		Provider: r.Provider, ProviderKey: r.ProviderKey, Attempts: r.Attempts(), Generation: r.Generation,
+		Currency: r.Amount.Currency, CapturedAt: timeOrNull(r.CapturedAt), SettledAt: timeOrNull(r.SettledAt()),
+		LeaseUntil: timeOrNull(r.SendUntil), Reason: r.Reason,
+	}
+	if r.Amount.Currency != "" {
+		j.Amount = &r.Amount.Minor
+	}
+	return j
+}
+
+func timeText(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+func timeOrNull(t time.Time) *string {
+	if t.IsZero() {
+		return nil
+	}
+	s := t.UTC().Format(time.RFC3339Nano)
+	return &s
+}

@@ -1,0 +1,303 @@
+package zabor_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"zabor"
+	"zabor/sqlstore"
+)
+
+// resolving is a resolver with a clock of its own over w's store.
+type resolving struct {
+	*zabor.Resolver
+	w       *world
+	clock   time.Time
+	finds   map[string]zabor.Finding // by order; others are absent
+	lookups int
+}
+
+func (w *world) resolver() *resolving {
+	r := &resolving{w: w, clock: time.Now(), finds: map[string]zabor.Finding{}}
+	r.Resolver = &zabor.Resolver{Store: w.store, Alert: w.alert}
+	r.Lookup = func(_ context.Context, row zabor.Row) (zabor.Finding, error) {
+		r.lookups++
+		if f, ok := r.finds[row.Order]; ok {
+			return f, nil
+		}
+		return zabor.Finding{Absent: true}, nil
+	}
+	r.SetNow(func() time.Time { return r.clock })
+	return r
+}
+
+// after moves the resolver's clock and makes a round.
+func (r *resolving) after(d time.Duration) {
+	r.w.t.Helper()
+	r.clock = r.clock.Add(d)
+	if err := r.Round(r.w.t.Context()); err != nil {
+		r.w.t.Fatal(err)
+	}
+}
+
+// settleControl settles an order that the look-up finds.
+func (r *resolving) settleControl() {
+	r.w.t.Helper()
+	o := zabor.Outcome{Verdict: zabor.Done, Reference: "pay_control"}
+	if _, err := r.w.fence.Do(r.w.t.Context(), effect("control"), r.w.answers(o)); err != nil {
+		r.w.t.Fatal(err)
+	}
+	r.finds["control"] = zabor.Finding{Outcome: o}
+}
+
+// doubtful leaves order in doubt.
+func (w *world) doubtful(order string) zabor.Key {
+	w.t.Helper()
+	e := effect(order)
+	if _, err := w.fence.Do(w.t.Context(), e, w.answers(zabor.Outcome{})); !errors.Is(err, zabor.ErrInDoubt) {
+		w.t.Fatalf("error %v, want %v", err, zabor.ErrInDoubt)
+	}
+	return e.Key
+}
+
+// watchTime is how long a resolver must have watched a row of effect before
+// absence is proof.
+var watchTime = zabor.Lease(effect("").Timeout) + effect("").AbsentAfter
+
+func TestTheResolverSettlesWhatItFinds(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *sqlstore.Store) {
+		tests := map[string]struct {
+			found zabor.Outcome
+			state zabor.State
+		}{
+			"done":    {zabor.Outcome{Verdict: zabor.Done, Reference: "pay_2"}, zabor.Settled},
+			"begun":   {zabor.Outcome{Verdict: zabor.Begun, Reference: "pay_2"}, zabor.Pending},
+			"refused": {zabor.Outcome{Verdict: zabor.Refused, Reason: "card declined"}, zabor.Declined},
+			"unclear": {zabor.Outcome{}, zabor.Doubt},
+		}
+		w := newWorld(t, s)
+		r := w.resolver()
+		for name, tt := range tests {
+			w.doubtful(name)
+			r.finds[name] = zabor.Finding{Outcome: tt.found}
+		}
+		r.after(0)
+		for name, tt := range tests {
+			if row := w.row(effect(name).Key); row.State != tt.state || row.Reference != tt.found.Reference {
+				t.Errorf("%s: %s %q, want %s %q", name, row.State, row.Reference, tt.state, tt.found.Reference)
+			}
+		}
+		// Pending is asked for until there is a verdict.
+		r.finds["begun"] = zabor.Finding{Outcome: zabor.Outcome{Verdict: zabor.Done, Reference: "pay_2"}}
+		r.after(time.Minute)
+		if row := w.row(effect("begun").Key); row.State != zabor.Settled {
+			t.Errorf("pending stays %s, want settled", row.State)
+		}
+	})
+}
+
+func TestTwoHitsAreHeld(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *sqlstore.Store) {
+		w := newWorld(t, s)
+		r := w.resolver()
+		k := w.doubtful("1001")
+		r.finds["1001"] = zabor.Finding{Several: true}
+		r.after(0)
+		if row := w.row(k); row.State != zabor.Held {
+			t.Errorf("%s, want held", row.State)
+		}
+		if n, _ := w.alerted("held"); n != 1 {
+			t.Errorf("alerts=%d, want 1", n)
+		}
+	})
+}
+
+// Absence is believed only by a look-up that began late enough, counted from
+// when this resolver first saw the row.
+func TestAbsenceIsBelievedOnlyLate(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *sqlstore.Store) {
+		w := newWorld(t, s)
+		r := w.resolver()
+		r.settleControl()
+		k := w.doubtful("1001")
+		r.after(0)
+		r.after(watchTime - time.Millisecond)
+		if row := w.row(k); row.State != zabor.Doubt {
+			t.Fatalf("released %v too early: %s", time.Millisecond, row.State)
+		}
+		r.after(time.Minute)
+		row := w.row(k)
+		if row.State != zabor.Released || row.Basis != zabor.ByAbsence {
+			t.Fatalf("%s by %s, want released by absence", row.State, row.Basis)
+		}
+		if row.Attempts() != 1 {
+			t.Errorf("attempts=%d, want 1", row.Attempts())
+		}
+	})
+}
+
+// A look-up that began too early proves nothing, however late its answer is.
+func TestALookupThatBeganEarlyProvesNothing(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *sqlstore.Store) {
+		w := newWorld(t, s)
+		r := w.resolver()
+		r.settleControl()
+		k := w.doubtful("1001")
+		ask := r.Lookup
+		r.Lookup = func(ctx context.Context, row zabor.Row) (zabor.Finding, error) {
+			f, err := ask(ctx, row)
+			r.clock = r.clock.Add(time.Hour) // the answer takes its time
+			return f, err
+		}
+		r.after(0)
+		if row := w.row(k); row.State != zabor.Doubt {
+			t.Errorf("%s, want doubt", row.State)
+		}
+	})
+}
+
+// A new send starts the watch anew, also where the row was seen in doubt before.
+func TestANewSendStartsTheWatchAnew(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *sqlstore.Store) {
+		w := newWorld(t, s)
+		r := w.resolver()
+		r.settleControl()
+		k := w.doubtful("1001")
+		r.after(0)
+		w.swap(w.row(k), func(row *zabor.Row) { row.State, row.Basis = zabor.Released, zabor.ByAbsence })
+		w.fence.Do(t.Context(), effect("1001"), w.answers(zabor.Outcome{}))
+		r.after(watchTime)
+		if row := w.row(k); row.State != zabor.Doubt {
+			t.Fatalf("%s, want doubt: the second send was not watched long enough", row.State)
+		}
+		r.after(watchTime)
+		if row := w.row(k); row.State != zabor.Released {
+			t.Errorf("%s, want released", row.State)
+		}
+	})
+}
+
+// The silence of a look-up that has not found a known row proves nothing: its
+// credential may be that of another account.
+func TestAbsenceNeedsAPositiveControl(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *sqlstore.Store) {
+		for name, prepare := range map[string]func(r *resolving){
+			"no settled row":     func(*resolving) {},
+			"control is absent":  func(r *resolving) { r.settleControl(); delete(r.finds, "control") },
+			"control is another": func(r *resolving) { r.settleControl(); r.finds["control"] = zabor.Finding{Outcome: done} },
+		} {
+			w := newWorld(t, s)
+			w.deleteAll()
+			r := w.resolver()
+			prepare(r)
+			k := w.doubtful("1001")
+			r.after(0)
+			r.after(time.Hour)
+			if row := w.row(k); row.State != zabor.Doubt {
+				t.Errorf("%s: %s, want doubt", name, row.State)
+			}
+		}
+	})
+}
+
+// Look-ups leave no trace in the row: they take no lease.
+func TestLookupsDoNotMoveTheRow(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *sqlstore.Store) {
+		w := newWorld(t, s)
+		r := w.resolver()
+		k := w.doubtful("1001")
+		before := w.row(k)
+		for range 100 {
+			r.after(time.Minute)
+		}
+		after := w.row(k)
+		if r.lookups < 100 {
+			t.Fatalf("look-ups=%d, want 100", r.lookups)
+		}
+		if !after.SendUntil.Equal(before.SendUntil) || after.Claim != before.Claim {
+			t.Errorf("the row moved: %v %v, was %v %v", after.SendUntil, after.Claim, before.SendUntil, before.Claim)
+		}
+	})
+}
+
+// A doubt that nothing decides is held; without a look-up that counts from the
+// end of the lease.
+func TestDoubtEnds(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *sqlstore.Store) {
+		for _, lookup := range []bool{true, false} {
+			w := newWorld(t, s)
+			w.deleteAll()
+			r := w.resolver()
+			e := effect("1001")
+			e.HoldAfter = time.Microsecond
+			e.Timeout = time.Millisecond
+			e.AbsentAfter = time.Microsecond
+			if !lookup {
+				e.AbsentAfter = 0
+			}
+			w.fence.Do(t.Context(), e, w.answers(zabor.Outcome{}))
+			r.after(0)
+			if row := w.row(e.Key); row.State != zabor.Doubt {
+				t.Fatalf("look-up %v: %s before the lease has ended, want doubt", lookup, row.State)
+			}
+			waitFor(t, "hold", func() bool {
+				r.after(time.Second)
+				return w.row(e.Key).State == zabor.Held
+			})
+			if n, _ := w.alerted("held"); n != 1 {
+				t.Errorf("look-up %v: alerts=%d, want 1", lookup, n)
+			}
+			if asked := r.lookups > 0; asked != lookup {
+				t.Errorf("look-up %v: asked %d times", lookup, r.lookups)
+			}
+		}
+	})
+}
+
+// A worker that died leaves a captured row: doubt once its lease has ended.
+func TestACapturedRowOfADeadWorkerBecomesDoubt(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *sqlstore.Store) {
+		w := newWorld(t, s)
+		r := w.resolver()
+		e := effect("1001")
+		e.Timeout = time.Millisecond
+		inCall, end := make(chan struct{}), make(chan struct{})
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			w.fence.Do(context.WithoutCancel(t.Context()), e, func(context.Context, zabor.Row) zabor.Outcome {
+				close(inCall)
+				<-end // as good as dead
+				return done
+			})
+		}()
+		<-inCall
+		r.after(0)
+		if row := w.row(e.Key); row.State != zabor.Captured {
+			t.Fatalf("%s while the lease runs, want captured", row.State)
+		}
+		waitFor(t, "doubt", func() bool {
+			r.after(0)
+			return w.row(e.Key).State == zabor.Doubt
+		})
+		// And its success is saved all the same.
+		close(end)
+		<-ended
+		if row := w.row(e.Key); row.State != zabor.Settled || row.Reference != "pay_1" {
+			t.Errorf("%s %q, want settled pay_1", row.State, row.Reference)
+		}
+	})
+}
+
+// waitFor polls until ok; the time between is the condition's own.
+func waitFor(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for !ok() {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited 20 s for: %s", what)
+		}
+	}
+}
