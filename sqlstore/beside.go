@@ -1,0 +1,157 @@
+package sqlstore
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"zabor"
+)
+
+// Note appends to what is known of k, see [zabor.Store]. A text above 4000 bytes
+// is cut.
+func (s *Store) Note(ctx context.Context, k zabor.Key, epoch int64, text string) error {
+	if err := k.Validate(); err != nil {
+		return fmt.Errorf("note on %s: %w", k, err)
+	}
+	var id [16]byte // makes a repeat recognisable
+	rand.Read(id[:])
+	_, err := s.write(ctx, s.text.note, append(append([]any{id[:]}, keyArgs(k)...), epoch, clean(text, maxNote))...)
+	if err != nil {
+		return fmt.Errorf("note on %s: %w", k, err)
+	}
+	return nil
+}
+
+// Note is one line of evidence beside a row.
+type Note struct {
+	Epoch int64     // of the claim that it belongs to
+	At    time.Time // by the database's clock
+	Text  string
+}
+
+// Notes lists what was noted on k, oldest first.
+func (s *Store) Notes(ctx context.Context, k zabor.Key) ([]Note, error) {
+	query := s.dialect.sql("SELECT epoch, at, note FROM zabor_notes WHERE scope = ? AND order_id = ? AND step = ? ORDER BY at, epoch, id")
+	var notes []Note
+	err := s.repeat(ctx, func(ctx context.Context) error {
+		notes = nil
+		return s.query(ctx, func(rows *sql.Rows) error {
+			var n Note
+			var at int64
+			err := rows.Scan(&n.Epoch, &at, &n.Text)
+			n.At = moment(at)
+			notes = append(notes, n)
+			return err
+		}, query, keyArgs(k)...)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read notes on %s: %w", k, err)
+	}
+	return notes, nil
+}
+
+// Unreadable is a message that cannot be decoded, so that it has no key and no
+// failure transport would know what to do with it.
+type Unreadable struct {
+	Queue  string // name in the configuration, at most 255 bytes
+	Bytes  []byte // as they were on the queue, up to 512 MiB where the server takes them
+	Reason string // cut at 1000 bytes
+}
+
+// SaveUnreadable commits u. The same bytes of the same queue are one entry while
+// it is there, with the reason that was saved first.
+func (s *Store) SaveUnreadable(ctx context.Context, u Unreadable) error {
+	if len(u.Queue) > 255 {
+		return fmt.Errorf("save an unreadable message: queue name too long: %d bytes, at most 255", len(u.Queue))
+	}
+	query := s.dialect.sql("INSERT INTO zabor_unreadable (id, queue, bytes, reason, at) VALUES (?, ?, ?, ?, {now})")
+	_, err := s.write(ctx, query, u.id(), []byte(u.Queue), notNil(u.Bytes), clean(u.Reason, maxReason))
+	if err != nil {
+		return fmt.Errorf("save an unreadable message of queue %s: %w", u.Queue, err)
+	}
+	return nil
+}
+
+// id is the same for the same bytes of the same queue.
+func (u Unreadable) id() []byte {
+	h := sha256.New()
+	var n [8]byte
+	binary.BigEndian.PutUint64(n[:], uint64(len(u.Queue)))
+	h.Write(n[:])
+	h.Write([]byte(u.Queue))
+	h.Write(u.Bytes)
+	return h.Sum(nil)
+}
+
+// Names in the meta table that this package uses itself.
+const (
+	metaSecret     = "secret"
+	metaMinVersion = "min_version"
+)
+
+// ErrNoSecret: the installation has no secret.
+var ErrNoSecret = errors.New(`the installation's secret is missing: run "zabor migrate"`)
+
+// Secret is the installation's secret, which the provider keys are derived from.
+func (s *Store) Secret(ctx context.Context) ([]byte, error) {
+	secret, ok, err := s.Meta(ctx, metaSecret)
+	switch {
+	case err != nil:
+		return nil, err
+	case !ok:
+		return nil, ErrNoSecret
+	case len(secret) < zabor.MinSecret:
+		return nil, fmt.Errorf("the installation's secret has %d bytes, at least %d", len(secret), zabor.MinSecret)
+	}
+	return secret, nil
+}
+
+// Meta is the value of name, at most 255 bytes, and whether there is one.
+func (s *Store) Meta(ctx context.Context, name string) (value []byte, ok bool, err error) {
+	query := s.dialect.sql("SELECT value FROM zabor_meta WHERE name = ?")
+	err = s.repeat(ctx, func(ctx context.Context) error {
+		value, ok = nil, false
+		return s.query(ctx, func(rows *sql.Rows) error {
+			ok = true
+			return rows.Scan(&value)
+		}, query, []byte(name))
+	})
+	if err != nil {
+		return nil, false, fmt.Errorf("read %q of zabor_meta: %w", name, err)
+	}
+	return value, ok, nil
+}
+
+// AddMeta gives name a value unless it has one, and returns the one that it has
+// then.
+func (s *Store) AddMeta(ctx context.Context, name string, value []byte) ([]byte, error) {
+	query := s.dialect.sql("INSERT INTO zabor_meta (name, value) VALUES (?, ?)")
+	if _, err := s.write(ctx, query, []byte(name), notNil(value)); err != nil {
+		return nil, fmt.Errorf("write %q of zabor_meta: %w", name, err)
+	}
+	kept, _, err := s.Meta(ctx, name)
+	return kept, err
+}
+
+// SetMeta gives name a value, whatever it was before.
+func (s *Store) SetMeta(ctx context.Context, name string, value []byte) error {
+	query := s.dialect.sql("INSERT INTO zabor_meta (name, value) VALUES (?, ?) " + s.dialect.setMeta)
+	if _, err := s.write(ctx, query, []byte(name), notNil(value)); err != nil {
+		return fmt.Errorf("write %q of zabor_meta: %w", name, err)
+	}
+	return nil
+}
+
+// notNil is b as an empty value rather than NULL.
+func notNil(b []byte) []byte {
+	if b == nil {
+		return []byte{}
+	}
+	return b
+}

@@ -1,0 +1,120 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Version is what this program knows of the table's protocol. A min_version
+// above it in the meta table keeps the program away, so that old versions can be
+// drained before a new one writes what they do not understand.
+const Version = 1
+
+// Problem is one reason not to start on this database.
+type Problem struct {
+	Found string // what is there
+	Fix   string // what to do
+	Err   error  // what to branch on; may be nil
+}
+
+func (p *Problem) Error() string { return p.Found + ": " + p.Fix }
+
+func (p *Problem) Unwrap() error { return p.Err }
+
+// problems collects findings.
+type problems []error
+
+func (p *problems) add(err error, fix, found string, args ...any) {
+	*p = append(*p, &Problem{Found: fmt.Sprintf(found, args...), Fix: fix, Err: err})
+}
+
+// Check looks at the server before anything relies on it: that it takes writes
+// and keeps what it has committed, and that the fence's tables are there and of
+// a shape in which a key can be there only once. The error is [ErrUnreachable],
+// or joins every [*Problem] that was found; nothing was changed.
+func (s *Store) Check(ctx context.Context) error {
+	if err := s.reachable(ctx); err != nil {
+		return err
+	}
+	var found problems
+	if err := s.dialect.check(ctx, s.db, &found); err != nil {
+		return fmt.Errorf("check the fence's database: %w", err)
+	}
+	for _, p := range found {
+		if errors.Is(p, ErrNotMigrated) {
+			return errors.Join(found...)
+		}
+	}
+	if err := s.checkVersion(ctx, &found); err != nil {
+		return fmt.Errorf("check the fence's database: %w", err)
+	}
+	if _, err := s.Secret(ctx); errors.Is(err, ErrNoSecret) {
+		found.add(ErrNotMigrated, `run "zabor migrate"`, "the installation's secret is missing")
+	} else if err != nil {
+		return fmt.Errorf("check the fence's database: %w", err)
+	}
+	return errors.Join(found...)
+}
+
+func (s *Store) reachable(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, s.lockWait+tryMargin)
+	defer cancel()
+	if err := s.db.PingContext(ctx); err != nil {
+		if s.dialect.judge(err) == missing {
+			return &Problem{Found: err.Error(), Fix: `run "zabor migrate"`, Err: ErrNotMigrated}
+		}
+		return fmt.Errorf("%w (%w)", ErrUnreachable, err)
+	}
+	return nil
+}
+
+func (s *Store) checkVersion(ctx context.Context, found *problems) error {
+	value, ok, err := s.Meta(ctx, metaMinVersion)
+	if err != nil || !ok {
+		return err
+	}
+	least, err := strconv.Atoi(string(value))
+	if err != nil {
+		found.add(nil, "set it to a number", "min_version in zabor_meta is %q", value)
+	} else if least > Version {
+		found.add(nil, "install the newer version here too", "the fence's table asks for protocol version %d, and this program knows %d", least, Version)
+	}
+	return nil
+}
+
+// tables lists what must be there.
+func tables() []string {
+	return []string{"zabor_fences", "zabor_meta", "zabor_notes", "zabor_unreadable"}
+}
+
+// checkTables compares what is there with what must be.
+func checkTables(there []string, found *problems) {
+	var absent []string
+	for _, name := range tables() {
+		if !slices.Contains(there, name) {
+			absent = append(absent, name)
+		}
+	}
+	if len(absent) > 0 {
+		found.add(ErrNotMigrated, `run "zabor migrate"`, "no table %s", strings.Join(absent, ", "))
+	}
+}
+
+// uniqueKeys holds the columns of each unique index of zabor_fences that counts.
+type uniqueKeys map[string][]string
+
+// checkKey demands one unique index over exactly the key.
+func checkKey(keys uniqueKeys, found *problems) {
+	for _, columns := range keys {
+		slices.Sort(columns)
+		if slices.Equal(columns, []string{"order_id", "scope", "step"}) {
+			return
+		}
+	}
+	found.add(nil, "make (scope, order_id, step) its primary key; until then one order may be charged twice",
+		"zabor_fences has no primary or unique key over exactly scope, order_id and step, all whole and not null")
+}

@@ -1,0 +1,117 @@
+package sqlstore
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
+
+	"zabor"
+)
+
+// Filter says which rows [Store.List] lists. The zero Filter lists them all, a
+// page at a time.
+type Filter struct {
+	States []zabor.State // empty: any
+	Scope  *string       // nil: any
+	Order  string        // empty: any
+	Step   string        // with all its parts: "refund" also lists "refund:R-7". Empty: any
+	After  zabor.Key     // the last key of the page before; zero: from the front
+	Limit  int           // 0: 100
+}
+
+// List lists rows in key order, which is byte order.
+func (s *Store) List(ctx context.Context, f Filter) ([]zabor.Row, error) {
+	query, args := s.dialect.list(f)
+	found, err := s.rows(ctx, query, args...)
+	if err != nil {
+		return nil, fmt.Errorf("list rows: %w", err)
+	}
+	return found, nil
+}
+
+// list is the SELECT of f. Each state is looked up by itself, because only so
+// the index gives a state's rows in key order; all in one statement, so that a
+// row that changes its state meanwhile is neither missed nor listed twice.
+func (d *dialect) list(f Filter) (query string, args []any) {
+	limit := int64(cmp.Or(f.Limit, 100))
+	var conditions []string
+	var pageArgs []any
+	if f.After != (zabor.Key{}) {
+		conditions, pageArgs = append(conditions, d.after), d.afterKey(f.After)
+	}
+	if f.Scope != nil {
+		conditions = append(conditions, "scope = ?")
+		pageArgs = append(pageArgs, []byte(*f.Scope))
+	}
+	if f.Order != "" {
+		conditions = append(conditions, "order_id = ?")
+		pageArgs = append(pageArgs, []byte(f.Order))
+	}
+	if f.Step != "" {
+		conditions = append(conditions, ofStep)
+		pageArgs = append(pageArgs, stepArgs(f.Step)...)
+	}
+	const inOrder = " ORDER BY " + keyColumns + " LIMIT ?"
+	if len(f.States) == 0 {
+		query = selectRow
+		if len(conditions) > 0 {
+			query += " WHERE " + strings.Join(conditions, " AND ")
+		}
+		return d.sql(query + inOrder), append(pageArgs, limit)
+	}
+	where := strings.Join(append([]string{" WHERE state = ?"}, conditions...), " AND ")
+	var parts []string
+	for i, state := range slices.Compact(slices.Sorted(slices.Values(f.States))) {
+		parts = append(parts, fmt.Sprintf("SELECT * FROM (%s) s%d", selectRow+where+inOrder, i))
+		args = slices.Concat(args, []any{string(state)}, pageArgs, []any{limit})
+	}
+	return d.sql(strings.Join(parts, " UNION ALL ") + inOrder), append(args, limit)
+}
+
+// A step with all its parts: «:» is followed by «;» in byte order.
+const ofStep = "(step = ? OR (step >= ? AND step < ?))"
+
+func stepArgs(step string) []any {
+	return []any{[]byte(step), []byte(step + ":"), []byte(step + ";")}
+}
+
+// A scope with all scopes in it: «/» is followed by «0» in byte order.
+const inScope = "(scope = ? OR (scope >= ? AND scope < ?))"
+
+func scopeArgs(scope string) []any {
+	return []any{[]byte(scope), []byte(scope + "/"), []byte(scope + "0")}
+}
+
+// notClosed in ranges, which an index can follow; states that this version does
+// not know are among them.
+const notClosed = "(state < 'declined' OR (state > 'declined' AND state < 'settled') OR state > 'settled')"
+
+// CountOpen counts the rows of step, with all its parts, that are not closed, in
+// the given scope and the scopes in it; the empty scope counts everywhere.
+func (s *Store) CountOpen(ctx context.Context, scope, step string) (int64, error) {
+	return s.count(ctx, scope, notClosed+" AND "+ofStep, stepArgs(step)...)
+}
+
+// CountUnresolved counts the rows whose call is under way or in doubt, in the
+// given scope and the scopes in it; the empty scope counts everywhere.
+func (s *Store) CountUnresolved(ctx context.Context, scope string) (int64, error) {
+	return s.count(ctx, scope, "state IN (?, ?)", string(zabor.Captured), string(zabor.Doubt))
+}
+
+func (s *Store) count(ctx context.Context, scope, where string, args ...any) (n int64, err error) {
+	if scope != "" {
+		where += " AND " + inScope
+		args = append(args, scopeArgs(scope)...)
+	}
+	query := s.dialect.sql("SELECT COUNT(*) FROM zabor_fences WHERE " + where)
+	err = s.repeat(ctx, func(ctx context.Context) error {
+		return s.query(ctx, func(rows *sql.Rows) error { return rows.Scan(&n) }, query, args...)
+	})
+	if err != nil {
+		return 0, fmt.Errorf("count open rows: %w", err)
+	}
+	return n, nil
+}

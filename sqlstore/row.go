@@ -1,0 +1,213 @@
+package sqlstore
+
+import (
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"zabor"
+)
+
+// The columns of zabor_fences: the key, what every write sets, and the times
+// that only the database sets.
+const (
+	keyColumns = "scope, order_id, step"
+	setColumns = "state, basis, epoch, attempt_id, provider, account, generation, provider_key, prepare_key, " +
+		"amount_minor, currency, message_fp, fingerprint, request, prepared, reference, other_reference, " +
+		"answer_status, answer_header, answer_body, reason, hook_due, parked, " +
+		"captures, free, allowance, lease, absent_after, hold_after, pending_for"
+	timeColumns = "captured_at, send_until, state_since"
+)
+
+// The longest values, in bytes. A reason that is longer is cut; all else is
+// refused before anything is sent.
+const (
+	maxReason    = 1000
+	maxNote      = 4000
+	maxReference = 1024
+	maxBlob      = 4 << 20
+)
+
+// keyArgs binds keyColumns, as bytes: no collation and no number may come between.
+func keyArgs(k zabor.Key) []any {
+	return []any{[]byte(k.Scope), []byte(k.Order), []byte(k.Step)}
+}
+
+// setArgs binds setColumns.
+func setArgs(r zabor.Row) ([]any, error) {
+	var status, header, body any
+	if a := r.Answer; a != nil {
+		fields := a.Header
+		if fields == nil {
+			fields = []zabor.HeaderField{}
+		}
+		text, err := json.Marshal(fields)
+		if err != nil {
+			return nil, err
+		}
+		status, header, body = int64(a.Status), string(text), notNil(a.Body)
+	}
+	var request any // a nil slice in an interface is not NULL everywhere
+	if r.Request != nil {
+		request = r.Request
+	}
+	return []any{
+		string(r.State), string(r.Basis), r.Claim.Epoch, r.Claim.ID[:],
+		[]byte(r.Provider), []byte(r.Account), int64(r.Generation), r.ProviderKey, r.PrepareKey,
+		r.Amount.Minor, r.Amount.Currency, []byte(r.Message), []byte(r.Fingerprint), request,
+		[]byte(r.Prepared), []byte(r.Reference), []byte(r.OtherReference),
+		status, header, body, clean(r.Reason, maxReason), r.HookDue, []byte(r.Parked),
+		int64(r.Captures), int64(r.Free), int64(r.Allowance),
+		micros(r.Lease), micros(r.AbsentAfter), micros(r.HoldAfter), micros(r.PendingFor),
+	}, nil
+}
+
+// scanRow reads keyColumns, setColumns, timeColumns and the database's now.
+func scanRow(rows interface{ Scan(...any) error }) (zabor.Row, error) {
+	var (
+		r                              zabor.Row
+		scope, order, step             []byte
+		attempt, provider, account     []byte
+		message, fingerprint           []byte
+		prepared, reference, other     []byte
+		parked, body                   []byte
+		request                        sql.Null[[]byte]
+		status                         sql.NullInt64
+		header                         sql.NullString
+		lease, absent, hold, pending   int64
+		captured, sendUntil, since, at int64
+	)
+	err := rows.Scan(&scope, &order, &step,
+		&r.State, &r.Basis, &r.Claim.Epoch, &attempt, &provider, &account, &r.Generation, &r.ProviderKey, &r.PrepareKey,
+		&r.Amount.Minor, &r.Amount.Currency, &message, &fingerprint, &request, &prepared, &reference, &other,
+		&status, &header, &body, &r.Reason, &r.HookDue, &parked,
+		&r.Captures, &r.Free, &r.Allowance, &lease, &absent, &hold, &pending,
+		&captured, &sendUntil, &since, &at)
+	if err != nil {
+		return zabor.Row{}, err
+	}
+	r.Key = zabor.Key{Scope: string(scope), Order: string(order), Step: string(step)}
+	if copy(r.Claim.ID[:], attempt) != len(r.Claim.ID) {
+		return zabor.Row{}, fmt.Errorf("%s: the attempt id in the table has %d bytes, not 16: the row was written by something else", r.Key, len(attempt))
+	}
+	r.Provider, r.Account = string(provider), string(account)
+	r.Message, r.Fingerprint = string(message), string(fingerprint)
+	r.Prepared, r.Reference, r.OtherReference = string(prepared), string(reference), string(other)
+	r.Parked = string(parked)
+	if request.Valid {
+		r.Request = notNil(request.V)
+	}
+	if status.Valid {
+		r.Answer = &zabor.Answer{Status: int(status.Int64), Body: body}
+		if err := json.Unmarshal([]byte(header.String), &r.Answer.Header); err != nil {
+			return zabor.Row{}, fmt.Errorf("%s: the answer's headers in the table are not JSON: %w", r.Key, err)
+		}
+		if len(r.Answer.Header) == 0 {
+			r.Answer.Header = nil
+		}
+	}
+	r.Lease, r.AbsentAfter, r.HoldAfter, r.PendingFor = duration(lease), duration(absent), duration(hold), duration(pending)
+	r.CapturedAt, r.SendUntil, r.StateSince, r.ReadAt = moment(captured), moment(sendUntil), moment(since), moment(at)
+	return r, nil
+}
+
+// micros is d in microseconds, rounded up: a lease must not be shorter than
+// whoever holds it believes.
+func micros(d time.Duration) int64 {
+	us := d.Microseconds()
+	if d > time.Duration(us)*time.Microsecond {
+		us++
+	}
+	return us
+}
+
+func duration(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
+
+func moment(us int64) time.Time {
+	if us == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(us).UTC()
+}
+
+// validate names the first part of r that the table would not take. The table's
+// own refusal, or a cut by a server that is not strict, would come too late.
+func validate(r zabor.Row) error {
+	if err := r.Key.Validate(); err != nil {
+		return err
+	}
+	if r.State == "" {
+		return errors.New("no state")
+	}
+	if r.Claim.Epoch < 1 {
+		return fmt.Errorf("epoch %d: at least 1", r.Claim.Epoch)
+	}
+	for _, f := range []struct {
+		name, value string
+		limit       int
+		ascii       bool
+	}{
+		{"state", string(r.State), 16, true},
+		{"basis", string(r.Basis), 16, true},
+		{"provider", r.Provider, 128, false},
+		{"account", r.Account, 255, false},
+		{"provider key", r.ProviderKey, 64, true},
+		{"prepare key", r.PrepareKey, 64, true},
+		{"currency", r.Amount.Currency, 8, true},
+		{"fingerprint of the message", r.Message, 255, false},
+		{"fingerprint", r.Fingerprint, 255, false},
+		{"prepared id", r.Prepared, maxReference, false},
+		{"reference", r.Reference, maxReference, false},
+		{"other reference", r.OtherReference, maxReference, false},
+		{"due hook", r.HookDue, 64, true},
+		{"parked message's id", r.Parked, 255, false},
+	} {
+		if len(f.value) > f.limit {
+			return fmt.Errorf("%s too long: %d bytes, at most %d", f.name, len(f.value), f.limit)
+		}
+		if f.ascii && !printable(f.value) {
+			return fmt.Errorf("%s %q: only printable ASCII", f.name, f.value)
+		}
+	}
+	if len(r.Request) > maxBlob {
+		return fmt.Errorf("frozen request too long: %d bytes, at most %d", len(r.Request), maxBlob)
+	}
+	if a := r.Answer; a != nil {
+		size := len(a.Body)
+		for _, h := range a.Header {
+			size += len(h.Name) + len(h.Value)
+		}
+		if size > maxBlob {
+			return fmt.Errorf("answer too long: %d bytes, at most %d", size, maxBlob)
+		}
+	}
+	return nil
+}
+
+func printable(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+// clean is text as every database takes it, valid UTF-8 without NUL, cut to
+// limit bytes between two characters.
+func clean(text string, limit int) string {
+	text = strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
+	if len(text) <= limit {
+		return text
+	}
+	const more = "…"
+	end := limit - len(more)
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + more
+}

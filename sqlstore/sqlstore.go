@@ -1,0 +1,249 @@
+// Package sqlstore keeps the fence's rows in MySQL or MariaDB, PostgreSQL or
+// SQLite. There is one [Store]; the databases differ in a few strings and codes,
+// which are in mysql.go, postgres.go and sqlite.go.
+//
+// No error is judged by its text. Where a connection is lost, it is not known
+// whether the statement was committed; then the same statement is sent again, on
+// another connection, and the claim in the row tells whose write is there.
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"zabor"
+)
+
+var _ zabor.Store = (*Store)(nil)
+
+// What callers branch on, with errors.Is.
+var (
+	// ErrReadOnly: the server takes no writes: a replica, or a primary that was
+	// demoted. Nothing was written by the statement that met it.
+	ErrReadOnly = errors.New("the database server is read-only: give the address of the primary")
+	// ErrNotMigrated: a table of the fence is missing.
+	ErrNotMigrated = errors.New(`the fence's tables are missing or incomplete: run "zabor migrate"`)
+	// ErrUnreachable: no connection to the server could be made.
+	ErrUnreachable = errors.New("the fence's database cannot be reached")
+)
+
+// Bounds of one operation. A statement that waits for another's lock ends by
+// itself after lockWait; the time of a try is above that, so that a try that
+// runs out of time means a connection that is dead.
+const (
+	defaultLockWait = 5 * time.Second
+	tryMargin       = 5 * time.Second
+	maxTries        = 6
+	maxConns        = 16
+)
+
+// Store is the fence's table in one database. It may be used concurrently.
+type Store struct {
+	db       *sql.DB
+	dialect  *dialect
+	text     statements
+	lockWait time.Duration
+	file     string // SQLite's; empty otherwise
+
+	prepared sync.Map // SQL text to *sql.Stmt
+}
+
+// dialect is what one database does in its own way.
+type dialect struct {
+	name     string
+	now      string // microseconds since 1970 by the database's clock, when the statement runs
+	greatest string // the function that returns the greater of two numbers
+	lock     string // what makes a SELECT wait for writers; SQLite: the transaction does
+	after    string // the key is after the one bound by it
+	afterKey func(k zabor.Key) []any
+	setMeta  string // what makes an INSERT into zabor_meta overwrite
+	numbered bool   // placeholders are $1, $2 … instead of ?
+
+	judge      func(error) fault // by the driver's code
+	check      func(context.Context, *sql.DB, *problems) error
+	migrations migrations
+
+	// For [MigrationSQL]: goose's version table, true in it, and the row of the
+	// secret as expressions.
+	goose, yes              string
+	secretName, secretBytes string
+}
+
+// fault is what the code of an error says about the statement that met it.
+type fault uint8
+
+const (
+	unknown   fault = iota // it may have been committed, or may be if it is sent again
+	duplicate              // the key, of this table, is there
+	readOnly               // the server takes no writes
+	missing                // no such table
+	refused                // the server refuses it, now and when it is sent again
+)
+
+// Open returns the store at address. It makes no connection yet: [Store.Check]
+// does. The address is one of
+//
+//	mysql://user:password@host:3306/database     also mariadb, mysqli, pdo-mysql
+//	postgres://user:password@host:5432/database  also postgresql, pgsql, pdo-pgsql
+//	sqlite:///absolute/path.db, sqlite:relative.db
+//
+// with the parameters that Doctrine writes (serverVersion and charset say nothing
+// to zabor and are passed over; unix_socket, sslmode), tls for MySQL (true,
+// skip-verify, preferred), every parameter of libpq for PostgreSQL, and
+// lock_wait: how long a statement waits for another's lock, 1s to 60s, 5s where
+// it is not given. It should be below the shortest time-out of a call. The
+// address must lead to the server itself, not to a pooler that changes sessions
+// between statements. An error never holds the address's password.
+func Open(address string) (*Store, error) {
+	a, err := parseAddress(address)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{lockWait: a.lockWait}
+	switch a.dialect {
+	case "mysql":
+		s.dialect = mysqlDialect()
+		s.db, err = openMySQL(a)
+	case "postgres":
+		s.dialect = postgresDialect()
+		s.db, err = openPostgres(a)
+	default:
+		s.dialect = sqliteDialect()
+		s.db, s.file, err = openSQLite(a)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.text = newStatements(s.dialect)
+	return s, nil
+}
+
+// Close ends all connections. A write that is under way may or may not be
+// committed.
+func (s *Store) Close() error { return s.db.Close() }
+
+// DB is the pool of connections, for SQL that rides along.
+func (s *Store) DB() *sql.DB { return s.db }
+
+// Dialect is "mysql" (MariaDB too), "postgres" or "sqlite".
+func (s *Store) Dialect() string { return s.dialect.name }
+
+// repeat runs try until it ends well or sending it again is of no use, a bounded
+// number of times. Every statement of this package may be repeated: inserts have
+// a key and updates a claim, so a repeat of one that was committed changes
+// nothing. That is also why the silent retries of database/sql do no harm.
+func (s *Store) repeat(ctx context.Context, try func(context.Context) error) error {
+	limit := s.lockWait + tryMargin
+	start := time.Now()
+	pause := 10 * time.Millisecond
+	for n := 1; ; n++ {
+		tryCtx, cancel := context.WithTimeout(ctx, limit)
+		err := try(tryCtx)
+		cancel()
+		if err == nil {
+			return nil
+		}
+		switch s.dialect.judge(err) {
+		case readOnly:
+			return fmt.Errorf("%w (%w)", ErrReadOnly, err)
+		case missing:
+			return fmt.Errorf("%w (%w)", ErrNotMigrated, err)
+		case refused:
+			return err
+		}
+		if final(err) || ctx.Err() != nil || n == maxTries || time.Since(start) > 2*limit {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(pause + rand.N(pause)):
+		}
+		pause *= 2
+	}
+}
+
+// final reports whether err is this package's own answer rather than a failure.
+func final(err error) bool {
+	return errors.Is(err, zabor.ErrNoRow) || errors.Is(err, zabor.ErrStale)
+}
+
+// finish is ctx without its cancelling, but with its deadline. A write that was
+// sent is found out, although whoever asked for it is being stopped: an insert
+// left unknown would be a doubt about a call that nobody made.
+func finish(ctx context.Context) (context.Context, context.CancelFunc) {
+	deadline, ok := ctx.Deadline()
+	ctx = context.WithoutCancel(ctx)
+	if !ok {
+		return ctx, func() {}
+	}
+	return context.WithDeadline(ctx, deadline)
+}
+
+// statement is query prepared. The driver prepares it again on each connection.
+func (s *Store) statement(ctx context.Context, query string) (*sql.Stmt, error) {
+	if st, ok := s.prepared.Load(query); ok {
+		return st.(*sql.Stmt), nil
+	}
+	st, err := s.db.PrepareContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	if other, ok := s.prepared.LoadOrStore(query, st); ok {
+		st.Close()
+		return other.(*sql.Stmt), nil
+	}
+	return st, nil
+}
+
+// exec runs one statement in a transaction of its own and returns how many rows
+// it hit.
+func (s *Store) exec(ctx context.Context, query string, args ...any) (int64, error) {
+	st, err := s.statement(ctx, query)
+	if err != nil {
+		return 0, err
+	}
+	result, err := st.ExecContext(ctx, args...)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+// write sends an insert beside the fence, again where its outcome is not known.
+// inserted is false where the row was there: of another, or of an earlier try.
+func (s *Store) write(ctx context.Context, query string, args ...any) (inserted bool, err error) {
+	err = s.repeat(ctx, func(ctx context.Context) error {
+		_, err := s.exec(ctx, query, args...)
+		if s.dialect.judge(err) == duplicate {
+			return nil
+		}
+		inserted = err == nil
+		return err
+	})
+	return inserted, err
+}
+
+// query runs a SELECT and passes each row to scan.
+func (s *Store) query(ctx context.Context, scan func(*sql.Rows) error, query string, args ...any) error {
+	st, err := s.statement(ctx, query)
+	if err != nil {
+		return err
+	}
+	rows, err := st.QueryContext(ctx, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := scan(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
