@@ -1,0 +1,94 @@
+package messenger
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Failed is a failure transport: [Table] or [Stream].
+type Failed interface {
+	// Put adds a message. After a nil error it is safe there; after an error
+	// it may be there.
+	Put(ctx context.Context, m Parked) error
+}
+
+// Parked is a message in the form in which Symfony's serializers make it.
+type Parked struct {
+	Body    string
+	Headers string // a JSON object, or [] if there are none
+}
+
+// Table is the table of Symfony's Doctrine transport, the failure transport that
+// messenger:failed:show can list in every release.
+type Table struct {
+	db     *sql.DB
+	insert string
+	queue  string
+	zone   *time.Location
+}
+
+var tableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)?$`)
+
+// NewTable names the table, in the form table or schema.table (messenger_messages
+// in Symfony), and the queue_name of the failure transport's DSN. The dialect is
+// "mysql" (MariaDB too), "postgres" or "sqlite". Zone is the time zone of the
+// table's times: UTC from Symfony 6.3 on, before that PHP's own.
+func NewTable(db *sql.DB, dialect, table, queue string, zone *time.Location) (*Table, error) {
+	if !tableName.MatchString(table) {
+		return nil, fmt.Errorf("failure transport: %.60q is not the name of a table", table)
+	}
+	t := &Table{db: db, queue: queue, zone: zone}
+	values := "(?, ?, ?, ?, ?)"
+	switch dialect {
+	case "mysql", "sqlite":
+	case "postgres":
+		values = "($1, $2, $3, $4, $5)"
+	default:
+		return nil, fmt.Errorf("failure transport: unknown dialect %.40q", dialect)
+	}
+	t.insert = "INSERT INTO " + table + " (body, headers, queue_name, created_at, available_at) VALUES " + values
+	return t, nil
+}
+
+// Put inserts a message that is available at once.
+func (t *Table) Put(ctx context.Context, m Parked) error {
+	now := time.Now().In(t.zone).Format(time.DateTime)
+	if _, err := t.db.ExecContext(ctx, t.insert, m.Body, m.Headers, t.queue, now, now); err != nil {
+		return fmt.Errorf("insert into the failure transport's table (messenger:setup-transports creates it): %w", err)
+	}
+	return nil
+}
+
+// Stream is a failure transport on Redis: a transport like any other.
+type Stream struct {
+	Client redis.UniversalClient
+	Config Config
+}
+
+// Put adds a message to the end of the stream.
+func (f *Stream) Put(ctx context.Context, m Parked) error {
+	if !utf8.ValidString(m.Body) {
+		return errors.New("the body is not UTF-8: the JSON of a stream entry cannot hold it")
+	}
+	if f.Config.AutoSetup {
+		// As a PHP sender does: whoever comes first makes the group.
+		err := f.Client.XGroupCreateMkStream(ctx, f.Config.Stream, f.Config.Group, "0").Err()
+		if err != nil && !strings.Contains(err.Error(), "BUSYGROUP") {
+			return fmt.Errorf("create group %s of stream %s: %w", f.Config.Group, f.Config.Stream, err)
+		}
+	}
+	e := envelope{bodyJSON: quote(m.Body), headersJSON: []byte(m.Headers)}
+	value := f.Config.Serializer.wrap(e.json())
+	if err := f.Client.XAdd(ctx, &redis.XAddArgs{Stream: f.Config.Stream, Values: []any{"message", value}}).Err(); err != nil {
+		return fmt.Errorf("add to the failure transport's stream %s: %w", f.Config.Stream, err)
+	}
+	return nil
+}
