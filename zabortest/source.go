@@ -1,0 +1,433 @@
+// Package zabortest holds the suites that every implementation of zabor's
+// interfaces must pass. Only tests import it.
+package zabortest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"zabor/worker"
+)
+
+// SourceUnderTest is a source on an empty queue, and the application's side of
+// that queue.
+type SourceUnderTest struct {
+	Source worker.Source
+
+	// Reserve is how long the source keeps a delivered message; short, as the
+	// suite waits for its end. The queue may round it up by Rounding.
+	Reserve, Rounding time.Duration
+
+	// Push puts one message with the property orderId on the queue, as the
+	// application does.
+	Push func(t *testing.T, orderID string)
+	// PushRaw puts bytes on the queue that are no message.
+	PushRaw func(t *testing.T, raw []byte)
+	// Unreadable are the bytes that PushRaw is given.
+	Unreadable []byte
+
+	// Failed counts the messages in the failure transport.
+	Failed func(t *testing.T) int
+	// BreakFailed makes writes to the failure transport fail until the
+	// returned function is called.
+	BreakFailed func(t *testing.T) (mend func())
+
+	// Disconnect kills the source's connections at the server.
+	Disconnect func(t *testing.T)
+}
+
+// patience is how long the suite waits for what must come.
+const patience = 30 * time.Second
+
+// Source checks that open's source keeps the contract of [worker.Source]. Each
+// subtest opens one of its own.
+func Source(t *testing.T, open func(t *testing.T) SourceUnderTest) {
+	for _, tt := range []struct {
+		name string
+		test func(t *testing.T, s sourceTest)
+	}{
+		{"each message once", testEachOnce},
+		{"empty", testEmpty},
+		{"later", testLater},
+		{"put back", testPutBack},
+		{"reserve ends", testReserveEnds},
+		{"lost messages are left alone", testLost},
+		{"renew", testRenew},
+		{"park", testPark},
+		{"park while the failure transport is broken", testParkBroken},
+		{"unreadable", testUnreadable},
+		{"cancel", testCancel},
+		{"connections killed", testDisconnect},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			tt.test(t, sourceTest{t: t, SourceUnderTest: open(t)})
+		})
+	}
+}
+
+type sourceTest struct {
+	SourceUnderTest
+	t *testing.T
+}
+
+// next is the next message, which must come.
+func (s sourceTest) next() *worker.Message {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	defer cancel()
+	m, err := s.Source.Receive(ctx)
+	if err != nil {
+		s.t.Fatalf("Receive: %v", err)
+	}
+	return m
+}
+
+// none checks that no message comes for a while.
+func (s sourceTest) none(while time.Duration) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), while)
+	defer cancel()
+	if m, err := s.Source.Receive(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		s.t.Fatalf("Receive = %v, %v; want nothing until the deadline", m, err)
+	}
+}
+
+func (s sourceTest) ok(what string, err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatalf("%s: %v", what, err)
+	}
+}
+
+func (s sourceTest) lost(what string, err error) {
+	s.t.Helper()
+	if !errors.Is(err, worker.ErrLost) {
+		s.t.Errorf("%s = %v, want ErrLost", what, err)
+	}
+}
+
+func (s sourceTest) order(m *worker.Message, want string) {
+	s.t.Helper()
+	if m.Err != nil {
+		s.t.Fatalf("message %s: %v", m.ID, m.Err)
+	}
+	if got := fmt.Sprint(m.Data["orderId"]); got != want {
+		s.t.Fatalf("orderId=%s, want %s", got, want)
+	}
+}
+
+func (s sourceTest) depth(want worker.Depth) {
+	s.t.Helper()
+	got, err := s.Source.Depth(s.t.Context())
+	if err != nil {
+		s.t.Fatalf("Depth: %v", err)
+	}
+	if got != want {
+		s.t.Fatalf("Depth = %+v, want %+v", got, want)
+	}
+}
+
+func testEachOnce(t *testing.T, s sourceTest) {
+	const n = 200
+	for i := range n {
+		s.Push(t, fmt.Sprint(i))
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	var mu sync.Mutex
+	seen, ids := map[string]int{}, map[string]bool{}
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for {
+				m, err := s.Source.Receive(ctx)
+				if err != nil {
+					if ctx.Err() == nil {
+						t.Errorf("Receive: %v", err)
+					}
+					return
+				}
+				if err := s.Source.Ack(ctx, m); err != nil {
+					t.Errorf("Ack: %v", err)
+				}
+				mu.Lock()
+				seen[fmt.Sprint(m.Data["orderId"])]++
+				ids[m.ID] = true
+				done := len(seen) == n
+				mu.Unlock()
+				if m.Err != nil || m.DeliveredBefore || m.Class == "" || len(m.Raw) == 0 {
+					t.Errorf("message %+v: want no error, a class, bytes and a first delivery", m)
+				}
+				if done {
+					cancel()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if len(seen) != n || len(ids) != n {
+		t.Fatalf("%d orders, %d ids, want %d of each", len(seen), len(ids), n)
+	}
+	for order, times := range seen {
+		if times != 1 {
+			t.Errorf("order %s came %d times", order, times)
+		}
+	}
+	s.depth(worker.Depth{})
+}
+
+func testEmpty(t *testing.T, s sourceTest) {
+	if s.Source.Name() == "" {
+		t.Error("no name")
+	}
+	s.depth(worker.Depth{})
+	s.none(50 * time.Millisecond)
+	s.Push(t, "1")
+	s.depth(worker.Depth{Ready: 1})
+	m := s.next()
+	s.depth(worker.Depth{Reserved: 1})
+	s.ok("Later", s.Source.Later(t.Context(), m, time.Hour))
+	s.depth(worker.Depth{Delayed: 1})
+}
+
+func testLater(t *testing.T, s sourceTest) {
+	s.Push(t, "1")
+	m := s.next()
+	const delay = 1300 * time.Millisecond
+	start := time.Now()
+	s.ok("Later", s.Source.Later(t.Context(), m, delay))
+	s.lost("Ack after Later", s.Source.Ack(t.Context(), m))
+	again := s.next()
+	if waited := time.Since(start); waited < delay {
+		t.Errorf("came after %v, want not before %v", waited, delay)
+	}
+	s.order(again, "1")
+	if string(again.Raw) != string(m.Raw) {
+		t.Errorf("came with\n%q, was\n%q", again.Raw, m.Raw)
+	}
+	if again.DeliveredBefore || again.Rewritten {
+		t.Errorf("DeliveredBefore=%v, Rewritten=%v; Later costs no attempt", again.DeliveredBefore, again.Rewritten)
+	}
+	if again.ID != m.ID {
+		t.Errorf("ID=%s, was %s", again.ID, m.ID)
+	}
+	s.ok("Ack", s.Source.Ack(t.Context(), again))
+	s.depth(worker.Depth{})
+}
+
+func testPutBack(t *testing.T, s sourceTest) {
+	s.Push(t, "1")
+	s.Push(t, "2")
+	m := s.next()
+	s.order(m, "1")
+	s.ok("PutBack", s.Source.PutBack(t.Context(), m))
+	s.lost("PutBack twice", s.Source.PutBack(t.Context(), m))
+	s.depth(worker.Depth{Ready: 2})
+	again := s.next()
+	s.order(again, "1")
+	if string(again.Raw) != string(m.Raw) || again.DeliveredBefore {
+		t.Errorf("Raw %q, DeliveredBefore %v; want %q and false", again.Raw, again.DeliveredBefore, m.Raw)
+	}
+	s.order(s.next(), "2")
+}
+
+func testReserveEnds(t *testing.T, s sourceTest) {
+	s.Push(t, "1")
+	start := time.Now()
+	m := s.next()
+	got := time.Now()
+	again := s.next()
+	if waited := time.Since(start); waited < s.Reserve {
+		t.Errorf("delivered again after %v, before the reserve of %v had ended", waited, s.Reserve)
+	}
+	if waited, most := time.Since(got), s.Reserve+s.Rounding+5*time.Second; waited > most {
+		t.Errorf("delivered again after %v, want at most %v", waited, most)
+	}
+	s.order(again, "1")
+	if !again.DeliveredBefore {
+		t.Error("DeliveredBefore=false on the second delivery")
+	}
+	if again.ID != m.ID {
+		t.Errorf("ID=%s, was %s", again.ID, m.ID)
+	}
+	s.ok("Ack", s.Source.Ack(t.Context(), again))
+	s.depth(worker.Depth{})
+}
+
+// Whoever lost a message changes nothing for whoever has it now.
+func testLost(t *testing.T, s sourceTest) {
+	s.Push(t, "1")
+	old := s.next()
+	held := s.next() // the reserve of old has ended
+	ctx := t.Context()
+	s.lost("Ack", s.Source.Ack(ctx, old))
+	s.lost("Later", s.Source.Later(ctx, old, 0))
+	s.lost("PutBack", s.Source.PutBack(ctx, old))
+	s.lost("Renew", s.Source.Renew(ctx, old))
+	s.lost("Park", s.Source.Park(ctx, old, "late"))
+	s.depth(worker.Depth{Reserved: 1})
+	s.ok("Ack of the holder", s.Source.Ack(ctx, held))
+	s.lost("Ack twice", s.Source.Ack(ctx, held))
+	s.depth(worker.Depth{})
+}
+
+func testRenew(t *testing.T, s sourceTest) {
+	s.Push(t, "1")
+	m := s.next()
+	end := time.Now().Add(2*s.Reserve + s.Rounding)
+	for time.Now().Before(end) {
+		s.none(s.Reserve / 4)
+		s.ok("Renew", s.Source.Renew(t.Context(), m))
+	}
+	s.ok("Ack", s.Source.Ack(t.Context(), m))
+	s.depth(worker.Depth{})
+}
+
+func testPark(t *testing.T, s sourceTest) {
+	s.Push(t, "1")
+	s.Push(t, "2")
+	m := s.next()
+	s.ok("Park", s.Source.Park(t.Context(), m, "card refused: «нет» \x00 \xff\nsecond line"))
+	if got := s.Failed(t); got != 1 {
+		t.Fatalf("%d messages in the failure transport, want 1", got)
+	}
+	s.depth(worker.Depth{Ready: 1})
+	s.lost("Ack after Park", s.Source.Ack(t.Context(), m))
+	s.order(s.next(), "2")
+}
+
+func testParkBroken(t *testing.T, s sourceTest) {
+	s.Push(t, "1")
+	m := s.next()
+	mend := s.BreakFailed(t)
+	if err := s.Source.Park(t.Context(), m, "refused"); err == nil || errors.Is(err, worker.ErrLost) {
+		t.Fatalf("Park = %v, want the failure transport's error", err)
+	}
+	s.depth(worker.Depth{Reserved: 1})
+	mend()
+	s.ok("Park", s.Source.Park(t.Context(), m, "refused"))
+	if got := s.Failed(t); got != 1 {
+		t.Fatalf("%d messages in the failure transport, want 1", got)
+	}
+	s.depth(worker.Depth{})
+}
+
+func testUnreadable(t *testing.T, s sourceTest) {
+	s.PushRaw(t, s.Unreadable)
+	s.Push(t, "1")
+	m := s.next()
+	if !errors.Is(m.Err, worker.ErrUnreadable) {
+		t.Fatalf("Err = %v, want ErrUnreadable", m.Err)
+	}
+	if string(m.Raw) != string(s.Unreadable) || m.ID == "" {
+		t.Fatalf("ID %q, Raw %q, want %q", m.ID, m.Raw, s.Unreadable)
+	}
+	s.ok("Renew", s.Source.Renew(t.Context(), m))
+	s.order(s.next(), "1") // it does not block the queue
+	again := s.next()      // nor is it forgotten
+	for again.Err == nil {
+		again = s.next()
+	}
+	if string(again.Raw) != string(s.Unreadable) || again.ID != m.ID {
+		t.Fatalf("ID %q, Raw %q the second time", again.ID, again.Raw)
+	}
+	s.ok("Ack", s.Source.Ack(t.Context(), again))
+	s.lost("Ack twice", s.Source.Ack(t.Context(), again))
+	if got := s.Failed(t); got != 0 {
+		t.Fatalf("%d messages in the failure transport, want 0", got)
+	}
+}
+
+// A Receive that is cancelled, at whatever moment, loses no message.
+func testCancel(t *testing.T, s sourceTest) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if m, err := s.Source.Receive(ctx); !errors.Is(err, context.Canceled) {
+		t.Fatalf("Receive = %v, %v with a context that has ended", m, err)
+	}
+	start := time.Now()
+	s.none(100 * time.Millisecond)
+	if took := time.Since(start); took > 800*time.Millisecond {
+		t.Errorf("an idle Receive returned %v after it was called for 100ms", took)
+	}
+	const n = 40
+	received := 0
+	for i := range n {
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			m, err := s.Source.Receive(ctx)
+			if err == nil {
+				received++
+				err = s.Source.Ack(t.Context(), m)
+			}
+			if err != nil && !errors.Is(err, context.Canceled) {
+				t.Errorf("Receive and Ack: %v", err)
+			}
+		}()
+		s.Push(t, fmt.Sprint(i))
+		cancel()
+		<-done
+	}
+	for received < n {
+		m := s.next()
+		if m.DeliveredBefore {
+			t.Errorf("order %v was reserved by a Receive that did not return it", m.Data["orderId"])
+		}
+		s.ok("Ack", s.Source.Ack(t.Context(), m))
+		received++
+	}
+	s.depth(worker.Depth{})
+}
+
+// With its connections killed again and again, every message still arrives.
+func testDisconnect(t *testing.T, s sourceTest) {
+	const rounds, each = 20, 3
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	var mu sync.Mutex
+	done := map[string]bool{}
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				m, err := s.Source.Receive(ctx)
+				if err != nil {
+					continue // killed
+				}
+				if err := s.Source.Ack(ctx, m); err != nil && !errors.Is(err, worker.ErrLost) {
+					continue // comes again, or was acked by a command whose answer was lost
+				}
+				mu.Lock()
+				done[fmt.Sprint(m.Data["orderId"])] = true
+				if len(done) == rounds*each {
+					cancel()
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	kill := time.NewTicker(20 * time.Millisecond)
+	defer kill.Stop()
+	for i := range rounds {
+		<-kill.C
+		s.Disconnect(t)
+		for j := range each {
+			s.Push(t, fmt.Sprint(i*each+j))
+		}
+	}
+	wg.Wait()
+	depth, err := s.Source.Depth(t.Context())
+	s.ok("Depth", err)
+	if len(done) < rounds*each && depth.Empty() {
+		t.Errorf("%d of %d messages arrived and the queue is empty: the others are lost", len(done), rounds*each)
+	} else if len(done) < rounds*each {
+		t.Errorf("%d of %d messages arrived, the queue holds %+v", len(done), rounds*each, depth)
+	}
+}
