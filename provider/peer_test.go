@@ -31,7 +31,8 @@ type peer struct {
 	conns    int
 	bytes    int64
 	requests []received
-	protos   []string // negotiated by ALPN
+	protos   []string   // negotiated by ALPN
+	hung     chan error // how the connections ended on which the peer hung
 	closed   chan struct{}
 	done     sync.WaitGroup
 }
@@ -59,7 +60,7 @@ func listen(t *testing.T, secure *tls.Config, play func(p *peer, c net.Conn)) *p
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &peer{addr: l.Addr().String(), closed: make(chan struct{})}
+	p := &peer{addr: l.Addr().String(), closed: make(chan struct{}), hung: make(chan error, 10)}
 	t.Cleanup(func() { close(p.closed); l.Close(); p.done.Wait() })
 	p.done.Go(func() {
 		for {
@@ -124,17 +125,18 @@ func after(r reply) func(*peer, net.Conn) {
 	}
 }
 
-// text answers with these bytes and closes.
+// says answers with these bytes and closes.
 func says(text string) reply {
 	return func(_ *peer, c net.Conn) { io.WriteString(c, text) }
 }
 
 // hang answers nothing until the client or the test is through.
 func hang(p *peer, c net.Conn) {
-	gone := make(chan struct{})
-	go func() { defer close(gone); io.Copy(io.Discard, c) }()
+	gone := make(chan error, 1)
+	go func() { _, err := io.Copy(io.Discard, c); gone <- err }()
 	select {
-	case <-gone:
+	case err := <-gone:
+		p.hung <- err
 	case <-p.closed:
 	}
 }
