@@ -1,0 +1,238 @@
+package laravel
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"reflect"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"zabor/internal/php"
+	"zabor/internal/servers"
+)
+
+// laravel runs one of the PHP programs in testdata on q.
+func laravel(t *testing.T, q queue, program string, args ...any) string {
+	t.Helper()
+	_, port, _ := strings.Cut(q.addr.Addr, ":")
+	argv := []string{"-d", "error_reporting=E_ALL & ~E_DEPRECATED", "testdata/" + program, port, strconv.Itoa(q.addr.DB), q.c.Prefix, q.c.Queue}
+	for _, a := range args {
+		argv = append(argv, fmt.Sprint(a))
+	}
+	cmd := exec.Command("php", argv...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("php %s: %v\n%s%s", program, err, out, stderr.String())
+	}
+	return string(out)
+}
+
+func needLaravel(t *testing.T) {
+	t.Helper()
+	servers.Need(t, "php", "php-cli")
+	for dir, debianPackage := range map[string]string{
+		"/usr/share/php/Illuminate/Queue": "php-illuminate-queue",
+		"/usr/share/php/Illuminate/Redis": "php-illuminate-redis",
+	} {
+		if _, err := os.Stat(dir); err != nil {
+			servers.Need(t, dir, debianPackage)
+		}
+	}
+	if out, _ := exec.Command("php", "-m").Output(); !bytes.Contains(out, []byte("\nredis\n")) {
+		servers.Need(t, "the redis extension of php", "php-redis")
+	}
+}
+
+// seen is what Laravel's worker saw of a job.
+type seen struct {
+	Attempts int
+	UUID     string
+	Body     []byte
+	Data     map[string]any
+}
+
+func work(t *testing.T, q queue, retryAfter int, action string, count int) []seen {
+	t.Helper()
+	var jobs []seen
+	for line := range strings.Lines(laravel(t, q, "work.php", retryAfter, action, count)) {
+		var s seen
+		if err := json.Unmarshal([]byte(line), &s); err != nil {
+			t.Fatalf("work.php printed %q: %v", line, err)
+		}
+		jobs = append(jobs, s)
+	}
+	return jobs
+}
+
+func TestJobsPushedByLaravel(t *testing.T) {
+	needLaravel(t)
+	for _, tt := range []struct{ prefix, queue string }{
+		{"laravel_database_", "default"}, {"", "payments"}, {"shop:{prod}:", "{orders}"},
+	} {
+		t.Run(tt.prefix+tt.queue, func(t *testing.T) {
+			t.Parallel()
+			q := newQueue(t, func(c *Config) { c.Prefix, c.Queue = tt.prefix, tt.queue })
+			laravel(t, q, "push.php", "class", 1, 3)
+			laravel(t, q, "push.php", "string", 7, 1)
+			start := time.Now()
+			laravel(t, q, "push.php", "class", 9, 1, 1)
+			for i := 1; i <= 3; i++ {
+				m := q.receive(t)
+				if m.Err != nil || m.Class != "ChargeOrder" || m.DeliveredBefore || len(m.ID) != 36 {
+					t.Fatalf("message %+v", m)
+				}
+				want := map[string]any{
+					"orderId": int64(i), "amountCents": int64(129900), "secret": "p",
+					"currency": php.Enum{Class: "Currency", Case: "Euro"}, "self": map[string]any{"a": int64(1)},
+					"lines": map[string]any{
+						"0":    map[string]any{"sku": "a\"b\x00c", "price": 0.1},
+						"1":    map[string]any{"sku": "Zoë 😀", "price": 100.0},
+						"same": map[string]any{"a": int64(1)},
+					},
+				}
+				if !reflect.DeepEqual(m.Data, want) {
+					t.Errorf("data %#v\nwant %#v", m.Data, want)
+				}
+			}
+			m := q.receive(t)
+			if m.Class != `App\Jobs\Legacy` || !reflect.DeepEqual(m.Data, map[string]any{"orderId": json.Number("7"), "big": json.Number("123456789012345678"), "none": []any{}}) {
+				t.Errorf("string job %+v", m)
+			}
+			m = q.receive(t)
+			if got := at(t, m.Data, "orderId"); got != int64(9) {
+				t.Errorf("delayed job %v", got)
+			}
+			if waited := time.Since(start); waited > 5*time.Second {
+				t.Errorf("a job delayed by 1 s came after %v", waited)
+			}
+		})
+	}
+}
+
+// What zabor gives back, Laravel takes as if zabor had never had it.
+func TestLaravelTakesWhatIsGivenBack(t *testing.T) {
+	needLaravel(t)
+	for _, kind := range []string{"class", "string"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			q := newQueue(t, nil)
+			ctx := t.Context()
+			laravel(t, q, "push.php", kind, 1, 2)
+			pushed := q.list(t, q.k.ready)
+			first, second := q.receive(t), q.receive(t)
+			if err := q.Later(ctx, second, 0); err != nil {
+				t.Fatal(err)
+			}
+			if err := q.PutBack(ctx, first); err != nil {
+				t.Fatal(err)
+			}
+			if l, d := q.list(t, q.k.ready), q.set(t, q.k.delayed); len(l) != 1 || l[0] != pushed[0] || len(d) != 1 || d[0].Member != pushed[1] {
+				t.Fatalf("list %q, delayed %v\nwere pushed as %q", l, d, pushed)
+			}
+			deadline := time.Now().Add(10 * time.Second)
+			var jobs []seen
+			for len(jobs) < 2 && time.Now().Before(deadline) {
+				jobs = append(jobs, work(t, q, 90, "delete", 2)...)
+			}
+			if len(jobs) != 2 {
+				t.Fatalf("Laravel saw %d jobs, want 2", len(jobs))
+			}
+			for i, j := range jobs {
+				if j.Attempts != 1 || string(j.Body) != pushed[i] || fmt.Sprint(j.Data["orderId"]) != fmt.Sprint(i+1) {
+					t.Errorf("Laravel saw %+v", j)
+				}
+			}
+			if kind == "class" && (jobs[0].Data["same"] != true || jobs[0].Data["sku"] != "6122620063") {
+				t.Errorf("Laravel unserialized %v", jobs[0].Data)
+			}
+			if keys := q.app.Keys(ctx, "*").Val(); len(keys) != 0 {
+				t.Errorf("keys %q are left", keys)
+			}
+		})
+	}
+}
+
+// A job that zabor reserved and lost is popped by Laravel as the second attempt.
+func TestLaravelTakesWhatZaborLost(t *testing.T) {
+	needLaravel(t)
+	q := newQueue(t, lease(time.Second))
+	laravel(t, q, "push.php", "class", 1, 1)
+	m := q.receive(t)
+	deadline := time.Now().Add(10 * time.Second)
+	var jobs []seen
+	for len(jobs) == 0 && time.Now().Before(deadline) {
+		jobs = work(t, q, 90, "leave", 1)
+	}
+	if len(jobs) != 1 || jobs[0].Attempts != 2 || string(jobs[0].Body) != m.Receipt.(receipt).member || jobs[0].UUID != m.ID {
+		t.Fatalf("Laravel saw %+v, want attempt 2 of %s", jobs, m.ID)
+	}
+	ctx := t.Context()
+	for what, err := range map[string]error{"Ack": q.Ack(ctx, m), "Later": q.Later(ctx, m, 0), "PutBack": q.PutBack(ctx, m), "Renew": q.Renew(ctx, m)} {
+		if err == nil {
+			t.Errorf("%s of a job that Laravel holds: no error", what)
+		}
+	}
+	if d, _ := q.Depth(ctx); d.Reserved != 1 || d.Ready+d.Delayed != 0 {
+		t.Errorf("depth %+v, want Laravel's reservation alone", d)
+	}
+}
+
+// A job that a PHP worker had when it was killed, or that it released, has been
+// delivered before; the JSON numbers of a string job may be rounded then.
+func TestJobsThatLaravelHadBefore(t *testing.T) {
+	needLaravel(t)
+	for _, action := range []string{"leave", "release"} {
+		t.Run(action, func(t *testing.T) {
+			t.Parallel()
+			q := newQueue(t, nil)
+			laravel(t, q, "push.php", "class", 1, 1)
+			laravel(t, q, "push.php", "string", 2, 1)
+			if jobs := work(t, q, 1, action, 2); len(jobs) != 2 {
+				t.Fatalf("Laravel saw %d jobs, want 2", len(jobs))
+			}
+			got := map[string]bool{}
+			for range 2 {
+				m := q.receive(t)
+				order := fmt.Sprint(m.Data["orderId"])
+				got[order] = true
+				if m.Err != nil || !m.DeliveredBefore || m.Rewritten != (order == "2") {
+					t.Errorf("order %s: DeliveredBefore %v, Rewritten %v, error %v", order, m.DeliveredBefore, m.Rewritten, m.Err)
+				}
+				if order == "2" {
+					if big, want := m.Data["big"], json.Number("1.2345678901235e+17"); big != want {
+						t.Errorf("big = %v, want %v: cjson rounds", big, want)
+					}
+				}
+			}
+			if !got["1"] || !got["2"] {
+				t.Errorf("received orders %v", got)
+			}
+		})
+	}
+}
+
+// A worker of Laravel that renews nothing respects a lease that zabor renewed.
+func TestLaravelRespectsARenewedLease(t *testing.T) {
+	needLaravel(t)
+	q := newQueue(t, lease(2*time.Second))
+	laravel(t, q, "push.php", "class", 1, 1)
+	m := q.receive(t)
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); {
+		if jobs := work(t, q, 90, "delete", 1); len(jobs) != 0 {
+			t.Fatalf("Laravel took %+v", jobs)
+		}
+		if err := q.Renew(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := q.Ack(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+}
