@@ -29,8 +29,8 @@ type place string
 const (
 	inPath  place = "_path"
 	inQuery place = "_query"
-	inForm  place = "_form"
-	inJSON  place = "_text"
+	inForm  place = "_form" // not escaped: the whole value is, with its literal text
+	inJSON  place = "_json"
 )
 
 const keep = "_keep" // in place of an escaper: the value itself
@@ -65,7 +65,7 @@ func newPiece(where, text string, at place, rowOnly bool) (*piece, error) {
 	return p, err
 }
 
-// text is the piece's text with the values of v, escaped.
+// text is the piece's text with the values of v, escaped for its place.
 func (p *piece) text(v *Vars) (string, error) {
 	out, _, err := p.execute(v)
 	return out, err
@@ -326,8 +326,7 @@ func pieceFuncs() template.FuncMap {
 		}
 		return url.PathEscape(s), err
 	}
-	escape := func(_ *execution, v any) (string, error) { s, err := asText(v); return url.QueryEscape(s), err }
-	funcs[string(inQuery)] = escape
-	funcs[string(inForm)] = escape
+	funcs[string(inQuery)] = func(_ *execution, v any) (string, error) { s, err := asText(v); return url.QueryEscape(s), err }
+	funcs[string(inForm)] = func(_ *execution, v any) (string, error) { return asText(v) }
 	return funcs
 }

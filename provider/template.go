@@ -27,7 +27,9 @@ import (
 // A value that is missing is an error, and so is one that is null where a text
 // is made of it, or empty where it would leave a segment of the path empty.
 //
-// Form and query values are escaped, and a value in the path stays one segment.
+// Values in path and query are escaped, and one in the path stays one segment;
+// the literal text around them must be written as it is sent. Form values are
+// escaped whole.
 // In JSON, a text that is one template and nothing else keeps the value's type;
 // any other makes a string. Names of form fields and JSON properties are taken
 // as they are. Both come out sorted by name, so that the same values always give
@@ -185,7 +187,7 @@ func (t *Template) renderForm(v *Vars) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		out.WriteString(field.name + "=" + value)
+		out.WriteString(field.name + "=" + url.QueryEscape(value))
 	}
 	return out.Bytes(), nil
 }
