@@ -42,7 +42,7 @@ func (s *Store) Check(ctx context.Context) error {
 	}
 	var found problems
 	if err := s.dialect.check(ctx, s.db, &found); err != nil {
-		return fmt.Errorf("check the fence's database: %w", err)
+		return s.uncheckable(err)
 	}
 	for _, p := range found {
 		if errors.Is(p, ErrNotMigrated) {
@@ -50,12 +50,12 @@ func (s *Store) Check(ctx context.Context) error {
 		}
 	}
 	if err := s.checkVersion(ctx, &found); err != nil {
-		return fmt.Errorf("check the fence's database: %w", err)
+		return s.uncheckable(err)
 	}
 	if _, err := s.Secret(ctx); errors.Is(err, ErrNoSecret) {
 		found.add(ErrNotMigrated, `run "zabor migrate"`, "the installation's secret is missing")
 	} else if err != nil {
-		return fmt.Errorf("check the fence's database: %w", err)
+		return s.uncheckable(err)
 	}
 	return errors.Join(found...)
 }
@@ -70,6 +70,14 @@ func (s *Store) reachable(ctx context.Context) error {
 		return fmt.Errorf("%w (%w)", ErrUnreachable, err)
 	}
 	return nil
+}
+
+// uncheckable is the error of a server that went away, or refused to tell.
+func (s *Store) uncheckable(err error) error {
+	if s.dialect.judge(err) == unknown {
+		return fmt.Errorf("%w (%w)", ErrUnreachable, err)
+	}
+	return fmt.Errorf("check the fence's database: %w", err)
 }
 
 func (s *Store) checkVersion(ctx context.Context, found *problems) error {

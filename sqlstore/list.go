@@ -101,6 +101,36 @@ func (s *Store) CountUnresolved(ctx context.Context, scope string) (int64, error
 	return s.count(ctx, scope, "state IN (?, ?)", string(zabor.Captured), string(zabor.Doubt))
 }
 
+// OpenSteps counts the rows that are not closed by the name of their step,
+// without its part, in the given scope and the scopes in it; the empty scope
+// counts everywhere.
+func (s *Store) OpenSteps(ctx context.Context, scope string) (map[string]int64, error) {
+	where, args := notClosed, []any(nil)
+	if scope != "" {
+		where += " AND " + inScope
+		args = scopeArgs(scope)
+	}
+	query := s.dialect.sql("SELECT step, COUNT(*) FROM zabor_fences WHERE " + where + " GROUP BY step")
+	var open map[string]int64
+	err := s.repeat(ctx, func(ctx context.Context) error {
+		open = map[string]int64{}
+		return s.query(ctx, func(rows *sql.Rows) error {
+			var step []byte
+			var n int64
+			if err := rows.Scan(&step, &n); err != nil {
+				return err
+			}
+			name, _, _ := strings.Cut(string(step), ":")
+			open[name] += n
+			return nil
+		}, query, args...)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("count open rows by step: %w", err)
+	}
+	return open, nil
+}
+
 func (s *Store) count(ctx context.Context, scope, where string, args ...any) (n int64, err error) {
 	if scope != "" {
 		where += " AND " + inScope
