@@ -98,6 +98,9 @@ const (
 	Saved     Moment = "saved"     // the outcome is committed
 )
 
+// SaveTimeout is how long a fence tries to save an outcome unless told otherwise.
+const SaveTimeout = 30 * time.Second
+
 // Fence makes side effects at most once per key. Its fields are set before
 // first use and not changed afterwards; it may be used concurrently.
 type Fence struct {
@@ -106,7 +109,7 @@ type Fence struct {
 	Alert  func(Alert) // nil: none wanted
 
 	// SaveTimeout bounds the saving of an outcome, over all its tries, once
-	// the provider may have acted. Zero: 30 seconds.
+	// the provider may have acted. Zero: [SaveTimeout].
 	SaveTimeout time.Duration
 
 	// At is told each moment that a key passes, from the goroutine that is

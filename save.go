@@ -13,7 +13,7 @@ import (
 func (f *Fence) save(ctx context.Context, row Row, o Outcome) (Row, error) {
 	limit := f.SaveTimeout
 	if limit == 0 {
-		limit = 30 * time.Second
+		limit = SaveTimeout
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()

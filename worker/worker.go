@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,6 +26,9 @@ type Queue struct {
 	// Reserve is how long the queue keeps a delivered message from the next
 	// worker. The worker renews at a third of it while a message is in hand.
 	Reserve time.Duration
+	// MissingRow is what becomes of a message that was delivered before and
+	// has no row: Doubt, Held, or Captured where the fence table loses no rows.
+	MissingRow zabor.State
 }
 
 // Worker runs the messages of its queues through the fence. Its fields are set
@@ -34,8 +38,7 @@ type Worker struct {
 	Queues []Queue
 	Lanes  int // calls at the same time; at least 1
 
-	// Step finds the step of a message's class; nil: there is none.
-	Step func(class string) Step
+	Steps []*step.Step // the first that matches a message's class is its step
 	// Call sends the frozen request of a row once.
 	Call zabor.Call
 	// Unreadable keeps the bytes of a message that cannot be decoded. After a
@@ -54,63 +57,59 @@ type Worker struct {
 	missing tries        // loads that found nothing, by message
 }
 
-// Step is a configured step: what a message of its class asks for.
-type Step interface {
-	// Key is the message's key. An error says why it has none: the message
-	// is parked.
-	Key(step.Message) (zabor.Key, error)
-	// Effect is the whole of what the message asks for. With an error,
-	// Effect.Message may be set all the same.
-	Effect(context.Context, step.Message) (zabor.Effect, error)
-}
-
 // Run takes messages until ctx ends, and then finishes what it has in hand: what
 // was sent is answered and saved, what was not started is put back. It returns
 // when nothing is in hand any more.
 func (w *Worker) Run(ctx context.Context) {
-	lanes := make(chan struct{}, w.Lanes)
+	l := newLanes(w.Lanes)
 	var wg sync.WaitGroup
 	for _, q := range w.Queues {
 		for range receivers(w.Lanes) {
-			wg.Go(func() { w.receive(ctx, q, lanes, &wg) })
+			wg.Go(func() { w.receive(ctx, q, l, &wg) })
 		}
 	}
 	wg.Wait()
 }
 
-// receivers is how many goroutines take messages from one queue: one server
-// round trip each, and at most so many messages wait for a lane.
+// receivers is how many goroutines take messages from one queue: enough for a
+// server's round trips to overlap.
 func receivers(lanes int) int { return min(4, 1+lanes/8) }
 
-func (w *Worker) receive(ctx context.Context, q Queue, lanes chan struct{}, wg *sync.WaitGroup) {
+func (w *Worker) receive(ctx context.Context, q Queue, l *lanes, wg *sync.WaitGroup) {
 	pause := time.Duration(0)
-	for ctx.Err() == nil {
-		if rest := time.Until(time.Unix(0, w.rest.Load())); rest > 0 {
-			sleep(ctx, rest)
-			continue
+	for {
+		sleep(ctx, time.Until(time.Unix(0, w.rest.Load())))
+		if l.take(ctx) != nil {
+			return
 		}
-		m, err := q.Receive(ctx)
-		if err != nil {
-			if ctx.Err() == nil {
-				pause = min(max(2*pause, 100*time.Millisecond), 5*time.Second)
-				w.Log.Error("cannot receive; trying again", "queue", q.Name(), "in", pause, "error", err)
-				sleep(ctx, pause)
-			}
-			continue
-		}
-		pause = 0
-		release := w.keep(q, m)
-		select {
-		case lanes <- struct{}{}:
+		m, err := w.next(ctx, q, l)
+		if m != nil {
+			pause = 0
 			wg.Go(func() {
-				defer func() { <-lanes }()
-				w.handle(ctx, q, m, release)
+				defer l.release()
+				w.handle(ctx, q, m)
 			})
-		case <-ctx.Done():
-			release()
-			w.answer(ctx, q, m, "put back", func(ctx context.Context) error { return q.PutBack(ctx, m) })
+			continue
+		}
+		l.release()
+		if err != nil {
+			pause = min(max(2*pause, 100*time.Millisecond), 5*time.Second)
+			w.Log.Error("cannot receive; trying again", "queue", q.Name(), "in", pause, "error", err)
+			sleep(ctx, pause)
 		}
 	}
+}
+
+// next is the next message of q; nil without an error: none came while the lane
+// was not wanted elsewhere.
+func (w *Worker) next(ctx context.Context, q Queue, l *lanes) (*Message, error) {
+	waiting, cancel := l.waiting(ctx)
+	defer cancel()
+	m, err := q.Receive(waiting)
+	if err != nil && waiting.Err() != nil {
+		return nil, nil
+	}
+	return m, err
 }
 
 // keep renews m's reserve until the returned function is called, which waits
@@ -144,7 +143,12 @@ func (w *Worker) keep(q Queue, m *Message) (release func()) {
 
 // handle is the worker's whole sentence: run the message's step through the
 // fence, and answer the queue last.
-func (w *Worker) handle(ctx context.Context, q Queue, m *Message, release func()) {
+func (w *Worker) handle(ctx context.Context, q Queue, m *Message) {
+	if ctx.Err() != nil {
+		w.answer(ctx, q, m, "put back", func(ctx context.Context) error { return q.PutBack(ctx, m) })
+		return
+	}
+	release := w.keep(q, m)
 	defer release()
 	key, row, err := w.run(ctx, q, m)
 	release()
@@ -170,30 +174,29 @@ func (w *Worker) run(ctx context.Context, q Queue, m *Message) (zabor.Key, zabor
 	if m.Err != nil {
 		return zabor.Key{}, zabor.Row{}, m.Err
 	}
-	s := w.Step(m.Class)
-	if s == nil {
-		return zabor.Key{}, zabor.Row{}, refused{fmt.Errorf("no step is configured for %s; nothing was called", m.Class)}
+	i := slices.IndexFunc(w.Steps, func(s *step.Step) bool { return s.Matches(m.Class) })
+	if i < 0 {
+		return zabor.Key{}, zabor.Row{}, fmt.Errorf("%w: no step is configured for %s; nothing was called", step.ErrRefused, m.Class)
 	}
-	key, err := s.Key(m.Message)
-	if err != nil {
-		return key, zabor.Row{}, refused{fmt.Errorf("%s: no key: %w; nothing was called", m.Class, err)}
-	}
-	effect, err := s.Effect(ctx, m.Message)
-	if err != nil {
-		row, known := w.Fence.Repeat(ctx, key, effect.Message)
-		if errors.Is(known, zabor.ErrNoRow) || errors.Is(known, zabor.ErrReleased) {
-			return key, row, fmt.Errorf("%s: %w; nothing was called", key, err)
+	effect, err := w.Steps[i].Effect(ctx, m.Message)
+	if err == nil {
+		if effect.MissingRow == zabor.Doubt {
+			effect.MissingRow = q.MissingRow
 		}
-		return key, row, known
+		row, err := w.Fence.Do(ctx, effect, w.Call)
+		return effect.Key, row, err
 	}
-	row, err := w.Fence.Do(ctx, effect, w.Call)
-	return key, row, err
+	err = fmt.Errorf("message %s of %s: %w; nothing was called", m.ID, m.Class, err)
+	if effect.Key.Order == "" {
+		return zabor.Key{}, zabor.Row{}, err
+	}
+	// The request cannot be made, but the row may say that it was made before.
+	row, known := w.Fence.Repeat(ctx, effect.Key, effect.Message)
+	if errors.Is(known, zabor.ErrNoRow) || errors.Is(known, zabor.ErrReleased) {
+		return effect.Key, row, err
+	}
+	return effect.Key, row, known
 }
-
-// refused is an error that trying again cannot mend.
-type refused struct{ error }
-
-func (r refused) Unwrap() error { return r.error }
 
 type verdict int
 
@@ -206,16 +209,13 @@ const (
 
 // judge says what becomes of a message whose run ended with err.
 func (w *Worker) judge(m *Message, row zabor.Row, err error) (verdict, string) {
-	var r refused
 	switch {
 	case err == nil:
 		w.missing.forget(m.ID)
 		return ack, ""
 	case errors.Is(err, ErrUnreadable):
 		return keepBytes, err.Error()
-	case zabor.Park(err), errors.As(err, &r), m.Err != nil:
-		return park, err.Error()
-	case errors.Is(err, step.ErrRefused):
+	case zabor.Park(err), errors.Is(err, step.ErrRefused), m.Err != nil:
 		return park, err.Error()
 	case errors.Is(err, step.ErrNoRow):
 		// The message may have overtaken the commit of the order it speaks of.
@@ -252,7 +252,7 @@ func (w *Worker) park(ctx context.Context, q Queue, m *Message, key zabor.Key, w
 	if key.Order == "" {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), AnswerTimeout)
 	defer cancel()
 	if err := w.Fence.Parked(ctx, key, m.ID); err != nil {
 		w.Log.Error("cannot note the parked message in its row", "key", key, "error", err)
@@ -272,13 +272,13 @@ func (w *Worker) keepBytes(ctx context.Context, q Queue, m *Message, why string)
 	w.answer(ctx, q, m, "ack", func(ctx context.Context) error { return q.Ack(ctx, m) })
 }
 
-// answerTimeout bounds one answer to the queue, over all its tries.
-const answerTimeout = 10 * time.Second
+// AnswerTimeout bounds one answer to the queue, over all its tries.
+const AnswerTimeout = 10 * time.Second
 
 // answer tells the queue what became of m; a stop does not cancel it. Where the
 // queue cannot be told, it delivers m again, and the fence answers then.
 func (w *Worker) answer(ctx context.Context, q Queue, m *Message, what string, tell func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), AnswerTimeout)
 	defer cancel()
 	for pause := 20 * time.Millisecond; ; pause *= 2 {
 		err := tell(ctx)
@@ -304,7 +304,11 @@ func (w *Worker) at(m zabor.Moment, k zabor.Key) {
 	}
 }
 
+// sleep waits for d, or until ctx ends; not at all where d is not above zero.
 func sleep(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
 	select {
 	case <-ctx.Done():
 	case <-time.After(d):

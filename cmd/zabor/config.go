@@ -1,0 +1,62 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"zabor/internal/config"
+)
+
+type configCommand struct {
+	Check  configCheck  `cmd:"" help:"Read the file; name every finding with line, key and fix."`
+	Schema configSchema `cmd:"" help:"Print the JSON Schema of the file."`
+}
+
+type configCheck struct {
+	JSON bool `name:"json" help:"One JSON object."`
+}
+
+func (c *configCheck) Run(p *program) error {
+	file, err := p.load()
+	if err != nil {
+		return err
+	}
+	// What the wiring itself refuses, such as a transport's DSN, is a finding
+	// too; nothing is connected to.
+	fresh, store, err := p.openFence()
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	_, closeAll, err := p.queues(fresh, store)
+	if err != nil {
+		return err
+	}
+	closeAll()
+	if _, err := p.providers(fresh); err != nil {
+		return err
+	}
+	unbuilt := file.Unbuilt()
+	if c.JSON {
+		if unbuilt == nil {
+			unbuilt = []config.Finding{}
+		}
+		return json.NewEncoder(p.stdout).Encode(map[string]any{"file": file.Path, "valid": true, "not_acted_on": unbuilt})
+	}
+	for _, f := range unbuilt {
+		fmt.Fprintln(p.stdout, f)
+	}
+	if len(unbuilt) > 0 {
+		fmt.Fprintf(p.stdout, "%s is valid; %d of its settings are not acted on in this version, and \"zabor worker\" refuses to start with them\n", file.Path, len(unbuilt))
+		return nil
+	}
+	fmt.Fprintf(p.stdout, "%s is valid\n", file.Path)
+	return nil
+}
+
+type configSchema struct{}
+
+func (c *configSchema) Run(p *program) error {
+	_, err := p.stdout.Write(config.Schema())
+	return err
+}

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"zabor/sqlstore"
+)
+
+type migrateCommand struct {
+	Print   string   `placeholder:"DATABASE" enum:",mysql,postgres,sqlite" default:"" help:"Print the SQL for mysql, postgres or sqlite, for a database administrator; nothing is connected to."`
+	NewStep []string `placeholder:"STEP" help:"Accept that the keys of STEP are made in a new way from now on."`
+}
+
+func (c *migrateCommand) Run(p *program) error {
+	if c.Print != "" {
+		text, err := sqlstore.MigrationSQL(c.Print)
+		if err != nil {
+			return usage(err, "")
+		}
+		_, err = fmt.Fprintln(p.stdout, strings.TrimSpace(text))
+		return err
+	}
+	file, store, err := p.openFence()
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	if err := store.Migrate(p.ctx); err != nil {
+		return storeFailure(err)
+	}
+	if err := store.Check(p.ctx); err != nil {
+		return storeFailure(err)
+	}
+	if len(c.NewStep) > 0 {
+		if err := checkRecipes(p.ctx, file, store, c.NewStep); err != nil {
+			return err
+		}
+	}
+	_, err = fmt.Fprintf(p.stdout, "the tables of the fence in %s are up to date\n", file.Fence)
+	return err
+}

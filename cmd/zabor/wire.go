@@ -1,0 +1,256 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/redis/go-redis/v9"
+
+	"zabor"
+	"zabor/internal/config"
+	"zabor/laravel"
+	"zabor/messenger"
+	"zabor/provider"
+	"zabor/sqlstore"
+	"zabor/worker"
+)
+
+// load reads the configuration that the flags name.
+func (p *program) load() (*config.Config, error) {
+	path, err := config.Find(p.cli.Config, os.LookupEnv)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, usage(err, "name the file with -c FILE; zabor.example.yaml has every key")
+	}
+	if err != nil {
+		return nil, usage(err, "")
+	}
+	env := config.Env{Lookup: os.LookupEnv}
+	if p.cli.EnvFile != "" {
+		if env.File, err = config.ReadEnvFile(p.cli.EnvFile, os.LookupEnv); err != nil {
+			return nil, usage(err, "")
+		}
+	}
+	c, err := config.Load(path, env)
+	if err != nil {
+		return nil, usage(err, "nothing was started; \"zabor config check\" shows the same findings")
+	}
+	return c, nil
+}
+
+// openFence reads the configuration and opens the fence's database.
+func (p *program) openFence() (*config.Config, *sqlstore.Store, error) {
+	c, err := p.load()
+	if err != nil {
+		return nil, nil, err
+	}
+	store, err := sqlstore.Open(string(c.Fence))
+	if err != nil {
+		return nil, nil, usage(fmt.Errorf("%s: fence: %w", c.Path, err), "")
+	}
+	return c, store, nil
+}
+
+// storeFailure is the error of a store as the command reports it.
+func storeFailure(err error) error {
+	var problem *sqlstore.Problem
+	switch {
+	case errors.As(err, &problem):
+		return usage(err, "")
+	}
+	return unreachable(fmt.Errorf("the fence's database: %w", err), "nothing was changed; is the server up, and is the address under fence: right?")
+}
+
+// queues makes the sources of c's queues. close ends their connections.
+func (p *program) queues(c *config.Config, store *sqlstore.Store) (queues []worker.Queue, closeAll func(), err error) {
+	var closers []func()
+	closeAll = func() {
+		for _, f := range slices.Backward(closers) {
+			f()
+		}
+	}
+	defer func() {
+		if err != nil {
+			closeAll()
+		}
+	}()
+	var shared redis.UniversalClient // of all Laravel queues
+	for _, name := range slices.Sorted(maps.Keys(c.Queues)) {
+		q := c.Queues[name]
+		var made worker.Queue
+		switch {
+		case q.Laravel != nil:
+			if shared == nil {
+				if shared, err = newRedis(string(c.Redis)); err != nil {
+					return nil, nil, usage(fmt.Errorf("%s: redis: %w", c.Path, err), "")
+				}
+				closers = append(closers, func() { shared.Close() })
+			}
+			made, err = laravelQueue(name, q, shared, store)
+		case q.Symfony != nil:
+			var source *messenger.Source
+			var client redis.UniversalClient
+			made, source, client, err = p.symfonyQueue(name, q, store)
+			if err == nil {
+				closers = append(closers, func() { client.Close() }, func() {
+					ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+					defer cancel()
+					source.Close(ctx)
+				})
+			}
+		}
+		if err != nil {
+			return nil, nil, usage(fmt.Errorf("%s: queues.%s: %w", c.Path, name, err), "")
+		}
+		made.MissingRow = zabor.Doubt
+		if q.MissingRow == "capture" {
+			made.MissingRow = zabor.Captured
+		}
+		queues = append(queues, made)
+	}
+	return queues, closeAll, nil
+}
+
+// newRedis is a client that never repeats a command by itself: whether one was
+// executed is for the caller to decide.
+func newRedis(address string) (redis.UniversalClient, error) {
+	options, err := redis.ParseURL(address)
+	if err != nil {
+		return nil, err
+	}
+	options.MaxRetries = -1
+	options.ContextTimeoutEnabled = true
+	return redis.NewClient(options), nil
+}
+
+func laravelQueue(name string, q *config.Queue, client redis.UniversalClient, store *sqlstore.Store) (worker.Queue, error) {
+	zone, err := time.LoadLocation(q.Laravel.Timezone)
+	if err != nil {
+		return worker.Queue{}, fmt.Errorf("laravel.timezone: %w", err)
+	}
+	table := "failed_jobs"
+	if q.Failed != nil && q.Failed.Table != "" {
+		table = q.Failed.Table
+	}
+	failed, err := laravel.NewFailedJobs(store.DB(), store.Dialect(), table, zone)
+	if err != nil {
+		return worker.Queue{}, err
+	}
+	source, err := laravel.NewSource(client, laravel.Config{
+		Queue: name, Prefix: q.Laravel.Prefix, Connection: q.Laravel.Connection, RetryAfter: q.Laravel.RetryAfter, Failed: failed,
+	})
+	return worker.Queue{Source: source, Reserve: q.Laravel.RetryAfter}, err
+}
+
+func (p *program) symfonyQueue(name string, q *config.Queue, store *sqlstore.Store) (worker.Queue, *messenger.Source, redis.UniversalClient, error) {
+	c, err := messenger.ParseDSN(string(q.Symfony.DSN))
+	if err != nil {
+		return worker.Queue{}, nil, nil, err
+	}
+	if q.Symfony.RedeliverTimeout > 0 {
+		c.RedeliverTimeout = q.Symfony.RedeliverTimeout
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return worker.Queue{}, nil, nil, err
+	}
+	client := redis.NewUniversalClient(c.Options())
+	failed, err := symfonyFailed(q, c, client, store)
+	if err != nil {
+		client.Close()
+		return worker.Queue{}, nil, nil, err
+	}
+	source, err := messenger.NewSource(client, messenger.Options{
+		Name: name, Config: c, Failed: failed, Host: host, Alert: p.alert,
+	})
+	if err != nil {
+		client.Close()
+		return worker.Queue{}, nil, nil, err
+	}
+	return worker.Queue{Source: source, Reserve: c.RedeliverTimeout}, source, client, nil
+}
+
+// providers makes the clients of c's providers, by name.
+func (p *program) providers(c *config.Config) (map[string]*provider.Provider, error) {
+	made := map[string]*provider.Provider{}
+	for _, name := range slices.Sorted(maps.Keys(c.Providers)) {
+		profile, ok := c.Profile(name)
+		if !ok {
+			continue // named by Unbuilt, which stops the worker
+		}
+		one, err := provider.New(name, profile, provider.Options{})
+		if err != nil {
+			return nil, usage(fmt.Errorf("%s: providers.%s: %w", c.Path, name, err), "")
+		}
+		made[name] = one
+	}
+	return made, nil
+}
+
+// call is the zabor.Call of all providers: each row names its own.
+func call(providers map[string]*provider.Provider) zabor.Call {
+	return func(ctx context.Context, row zabor.Row) zabor.Outcome {
+		one, ok := providers[row.Provider]
+		if !ok {
+			return zabor.Outcome{Verdict: zabor.Unsent, Reason: fmt.Sprintf("provider %q is not in the configuration any more", row.Provider)}
+		}
+		return one.Call(ctx, row)
+	}
+}
+
+// lookup is the zabor.Lookup of all providers.
+func lookup(providers map[string]*provider.Provider) zabor.Lookup {
+	return func(ctx context.Context, row zabor.Row) (zabor.Finding, error) {
+		one, ok := providers[row.Provider]
+		if !ok {
+			return zabor.Finding{}, fmt.Errorf("provider %q is not in the configuration any more; write it back until its rows are closed", row.Provider)
+		}
+		return one.Lookup(ctx, row)
+	}
+}
+
+// alert is where alerts go in this version: the log.
+func (p *program) alert(a zabor.Alert) {
+	level := p.log.Warn
+	if a.Severity == zabor.Critical {
+		level = p.log.Error
+	}
+	level("ALERT "+a.Code, "severity", a.Severity, "key", a.Key, "state", a.State, "amount", moneyText(a.Amount), "provider", a.Provider, "text", a.Text, "next", a.Next)
+}
+
+func moneyText(m zabor.Money) string {
+	if m.Currency == "" {
+		return ""
+	}
+	return provider.Major(m) + " " + m.Currency
+}
+
+// printable is s for a terminal: what could move the cursor is quoted.
+func printable(s string) string {
+	if strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return fmt.Sprintf("%q", s)
+	}
+	return s
+}
+
+// symfonyFailed is the failure transport of a Symfony queue: the Doctrine table
+// in the fence's database unless a stream is configured.
+func symfonyFailed(q *config.Queue, c messenger.Config, client redis.UniversalClient, store *sqlstore.Store) (messenger.Failed, error) {
+	table, queueName := "messenger_messages", "failed"
+	if q.Failed != nil {
+		if q.Failed.Stream != "" {
+			c.Stream = q.Failed.Stream
+			return &messenger.Stream{Client: client, Config: c}, nil
+		}
+		table, queueName = cmp.Or(q.Failed.Table, table), cmp.Or(q.Failed.QueueName, queueName)
+	}
+	return messenger.NewTable(store.DB(), store.Dialect(), table, queueName, time.UTC)
+}

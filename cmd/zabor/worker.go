@@ -1,0 +1,215 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"zabor"
+	"zabor/internal/config"
+	"zabor/sqlstore"
+	"zabor/worker"
+)
+
+type workerCommand struct {
+	Queue  []string `placeholder:"NAME" help:"Only these queues of the configuration."`
+	Drain  bool     `help:"End when the queues hold nothing and no row is captured or in doubt; list what is held or parked, and exit 1 if there is any."`
+	StopAt string   `hidden:"" help:"For tests: stop the process (SIGSTOP) at MOMENT or MOMENT:ORDER, once."`
+}
+
+func (c *workerCommand) Run(p *program) error {
+	file, store, err := p.openFence()
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	if err := c.choose(file); err != nil {
+		return err
+	}
+	if unbuilt := file.Unbuilt(); len(unbuilt) > 0 {
+		return usage(config.Errors(unbuilt), "nothing was started")
+	}
+	w, resolver, closeAll, err := p.newWorker(p.ctx, file, store)
+	if err != nil {
+		return err
+	}
+	defer closeAll()
+	if c.StopAt != "" {
+		stop := stopAt(c.StopAt)
+		w.Fence.At, w.At = stop, stop
+	}
+	for _, q := range w.Queues {
+		depth, err := q.Depth(p.ctx)
+		if err != nil {
+			return unreachable(fmt.Errorf("queue %s: %w", q.Name(), err), "nothing was taken; is Redis up, and is its address right?")
+		}
+		p.log.Info("queue", "name", q.Name(), "ready", depth.Ready, "reserved", depth.Reserved, "delayed", depth.Delayed, "reserve", q.Reserve)
+	}
+	ctx, cancel := context.WithCancel(p.ctx)
+	defer cancel()
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		resolver.Run(ctx, func(err error) { p.log.Warn("cannot resolve", "error", err) })
+	})
+	wg.Go(func() { w.Run(ctx) })
+	p.log.Info("started", "lanes", w.Lanes, "seconds_to_stop", secondsToStop(file))
+	if c.Drain {
+		err = drained(ctx, file, store, w.Queues)
+		cancel()
+	}
+	wg.Wait()
+	if err != nil || !c.Drain {
+		return err
+	}
+	return p.leftOver(file, store)
+}
+
+// choose keeps only the queues that the flags name.
+func (c *workerCommand) choose(file *config.Config) error {
+	if len(file.Queues) == 0 {
+		return usage(fmt.Errorf("%s: no queues are configured", file.Path), "write them under queues:")
+	}
+	if len(c.Queue) == 0 {
+		return nil
+	}
+	known := slices.Sorted(maps.Keys(file.Queues))
+	for _, name := range c.Queue {
+		if file.Queues[name] == nil {
+			return usage(fmt.Errorf("--queue %s: no such queue in %s; there is %v", name, file.Path, known), "")
+		}
+	}
+	maps.DeleteFunc(file.Queues, func(name string, _ *config.Queue) bool { return !slices.Contains(c.Queue, name) })
+	return nil
+}
+
+// newWorker checks the database and wires the worker and the resolver.
+func (p *program) newWorker(ctx context.Context, file *config.Config, store *sqlstore.Store) (*worker.Worker, *zabor.Resolver, func(), error) {
+	if err := store.Check(ctx); err != nil {
+		return nil, nil, nil, storeFailure(err)
+	}
+	secret, err := store.Secret(ctx)
+	if err != nil {
+		return nil, nil, nil, storeFailure(err)
+	}
+	if err := checkRecipes(ctx, file, store, nil); err != nil {
+		return nil, nil, nil, err
+	}
+	providers, err := p.providers(file)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	queues, closeAll, err := p.queues(file, store)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	steps := file.Compiled()
+	for _, s := range steps {
+		s.DB = store.DB()
+	}
+	w := &worker.Worker{
+		Fence:   &zabor.Fence{Store: store, Secret: secret, Alert: p.alert},
+		Queues:  queues,
+		Lanes:   file.Lanes,
+		Steps:   steps,
+		Call:    call(providers),
+		Backoff: file.Backoff,
+		Log:     p.log,
+		Unreadable: func(ctx context.Context, queue string, raw []byte, reason string) error {
+			return store.SaveUnreadable(ctx, sqlstore.Unreadable{Queue: queue, Bytes: raw, Reason: reason})
+		},
+	}
+	return w, &zabor.Resolver{Store: store, Lookup: lookup(providers), Alert: p.alert}, closeAll, nil
+}
+
+// secondsToStop is how long a stop can take: the longest call, its saving, and
+// the answer to the queue.
+func secondsToStop(file *config.Config) int {
+	longest := time.Duration(0)
+	for _, one := range file.Providers {
+		longest = max(longest, one.Timeout)
+	}
+	return int((longest + zabor.SaveTimeout + worker.AnswerTimeout) / time.Second)
+}
+
+// drained waits until the queues hold nothing and no row of this installation
+// is captured or in doubt.
+func drained(ctx context.Context, file *config.Config, store *sqlstore.Store, queues []worker.Queue) error {
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		empty := true
+		for _, q := range queues {
+			depth, err := q.Depth(ctx)
+			if err == nil && depth.Empty() {
+				continue
+			}
+			empty = false
+		}
+		if empty {
+			open, err := store.CountUnresolved(ctx, file.Scope)
+			if err == nil && open == 0 {
+				return nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return bad(errors.New("stopped before the queues were drained"), "")
+		case <-tick.C:
+		}
+	}
+}
+
+// leftOver lists what a drain leaves for a person.
+func (p *program) leftOver(file *config.Config, store *sqlstore.Store) error {
+	filter := sqlstore.Filter{States: []zabor.State{zabor.Held, zabor.Released}, Limit: 500}
+	left := 0
+	for {
+		rows, err := store.List(p.ctx, filter)
+		if err != nil {
+			return storeFailure(err)
+		}
+		for _, row := range rows {
+			filter.After = row.Key
+			if file.Scope != "" && !inScope(row.Scope, file.Scope) {
+				continue
+			}
+			left++
+			fmt.Fprintf(p.stderr, "zabor: %s is %s: %s\n", printable(row.Key.String()), row.State, printable(row.Reason))
+		}
+		if len(rows) < filter.Limit {
+			break
+		}
+	}
+	if left > 0 {
+		return bad(fmt.Errorf("drained; %d rows are held or parked for a person", left), "zabor fence list --state held,released")
+	}
+	return nil
+}
+
+func inScope(scope, top string) bool {
+	return scope == top || len(scope) > len(top) && scope[:len(top)] == top && scope[len(top)] == '/'
+}
+
+// stopAt stops this process by SIGSTOP at the given moment, once, so that
+// whoever started it can kill it there or let it go on.
+func stopAt(moment string) func(zabor.Moment, zabor.Key) {
+	var once sync.Once
+	return func(m zabor.Moment, k zabor.Key) {
+		if moment == string(m) || moment == string(m)+":"+k.Order {
+			once.Do(func() {
+				// To this very thread: sent to the process, the signal would
+				// leave this goroutine running for a moment.
+				runtime.LockOSThread()
+				defer runtime.UnlockOSThread()
+				unix.Tgkill(unix.Getpid(), unix.Gettid(), unix.SIGSTOP)
+			})
+		}
+	}
+}
