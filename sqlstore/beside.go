@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"database/sql"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"time"
 
@@ -95,19 +94,20 @@ const (
 	metaMinVersion = "min_version"
 )
 
-// ErrNoSecret: the installation has no secret.
-var ErrNoSecret = errors.New(`the installation's secret is missing: run "zabor migrate"`)
-
 // Secret is the installation's secret, which the provider keys are derived from.
+// A *[Problem] says that there is none, or none that can be used.
 func (s *Store) Secret(ctx context.Context) ([]byte, error) {
 	secret, ok, err := s.Meta(ctx, metaSecret)
 	switch {
 	case err != nil:
 		return nil, err
 	case !ok:
-		return nil, ErrNoSecret
+		return nil, &Problem{Found: "the installation's secret is missing", Fix: `run "zabor migrate"`, Err: ErrNotMigrated}
 	case len(secret) < zabor.MinSecret:
-		return nil, fmt.Errorf("the installation's secret has %d bytes, at least %d", len(secret), zabor.MinSecret)
+		return nil, &Problem{
+			Found: fmt.Sprintf("the installation's secret has %d bytes, and it must have %d at least", len(secret), zabor.MinSecret),
+			Fix:   "restore zabor_meta from a backup: another secret makes other idempotency keys, and a repeat would be a second charge",
+		}
 	}
 	return secret, nil
 }

@@ -52,8 +52,9 @@ func (s *Store) Check(ctx context.Context) error {
 	if err := s.checkVersion(ctx, &found); err != nil {
 		return s.uncheckable(err)
 	}
-	if _, err := s.Secret(ctx); errors.Is(err, ErrNoSecret) {
-		found.add(ErrNotMigrated, `run "zabor migrate"`, "the installation's secret is missing")
+	var unusable *Problem
+	if _, err := s.Secret(ctx); errors.As(err, &unusable) {
+		found = append(found, unusable)
 	} else if err != nil {
 		return s.uncheckable(err)
 	}

@@ -37,38 +37,48 @@ func (s *Store) List(ctx context.Context, f Filter) ([]zabor.Row, error) {
 // row that changes its state meanwhile is neither missed nor listed twice.
 func (d *dialect) list(f Filter) (query string, args []any) {
 	limit := int64(cmp.Or(f.Limit, 100))
-	var conditions []string
-	var pageArgs []any
-	if f.After != (zabor.Key{}) {
-		conditions, pageArgs = append(conditions, d.after), d.afterKey(f.After)
-	}
-	if f.Scope != nil {
-		conditions = append(conditions, "scope = ?")
-		pageArgs = append(pageArgs, []byte(*f.Scope))
-	}
-	if f.Order != "" {
-		conditions = append(conditions, "order_id = ?")
-		pageArgs = append(pageArgs, []byte(f.Order))
-	}
-	if f.Step != "" {
-		conditions = append(conditions, ofStep)
-		pageArgs = append(pageArgs, stepArgs(f.Step)...)
-	}
-	const inOrder = " ORDER BY " + keyColumns + " LIMIT ?"
-	if len(f.States) == 0 {
-		query = selectRow
-		if len(conditions) > 0 {
-			query += " WHERE " + strings.Join(conditions, " AND ")
-		}
-		return d.sql(query + inOrder), append(pageArgs, limit)
-	}
-	where := strings.Join(append([]string{" WHERE state = ?"}, conditions...), " AND ")
 	var parts []string
 	for i, state := range slices.Compact(slices.Sorted(slices.Values(f.States))) {
+		where, whereArgs := d.where(f, state)
 		parts = append(parts, fmt.Sprintf("SELECT * FROM (%s) s%d", selectRow+where+inOrder, i))
-		args = slices.Concat(args, []any{string(state)}, pageArgs, []any{limit})
+		args = append(append(args, whereArgs...), limit)
 	}
-	return d.sql(strings.Join(parts, " UNION ALL ") + inOrder), append(args, limit)
+	if len(parts) > 0 {
+		return d.sql(strings.Join(parts, " UNION ALL ") + inOrder), append(args, limit)
+	}
+	where, args := d.where(f, "")
+	return d.sql(selectRow + where + inOrder), append(args, limit)
+}
+
+const inOrder = " ORDER BY " + keyColumns + " LIMIT ?"
+
+// where is the condition of f for one state, or for any.
+func (d *dialect) where(f Filter, state zabor.State) (text string, args []any) {
+	var conditions []string
+	add := func(condition string, values ...any) {
+		conditions = append(conditions, condition)
+		args = append(args, values...)
+	}
+	if state != "" {
+		add("state = ?", string(state))
+	}
+	if f.After != (zabor.Key{}) {
+		condition, values := d.after(f.After, state)
+		add(condition, values...)
+	}
+	if f.Scope != nil {
+		add("scope = ?", []byte(*f.Scope))
+	}
+	if f.Order != "" {
+		add("order_id = ?", []byte(f.Order))
+	}
+	if f.Step != "" {
+		add(ofStep, stepArgs(f.Step)...)
+	}
+	if len(conditions) == 0 {
+		return "", nil
+	}
+	return " WHERE " + strings.Join(conditions, " AND "), args
 }
 
 // A step with all its parts: «:» is followed by «;» in byte order.

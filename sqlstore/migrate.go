@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -12,19 +13,12 @@ import (
 	"strings"
 
 	"github.com/pressly/goose/v3"
-	"github.com/pressly/goose/v3/lock"
 
 	"zabor"
 )
 
 //go:embed migrations
 var migrationFiles embed.FS
-
-// migrations is how one database is migrated.
-type migrations struct {
-	dialect goose.Dialect
-	locker  func() (lock.SessionLocker, error) // nil: a migration is one transaction
-}
 
 const versionTable = "zabor_goose"
 
@@ -40,15 +34,11 @@ func (s *Store) Migrate(ctx context.Context) error {
 		}
 		f.Close()
 	}
-	provider, err := s.dialect.migrations.provider(s.db, s.dialect.name)
-	if err != nil {
-		return fmt.Errorf("migrate: %w", err)
-	}
-	if _, err := provider.Up(ctx); err != nil {
-		// Somebody else may have done it at the same time.
-		if pending, lookErr := provider.HasPending(ctx); lookErr != nil || pending {
-			return fmt.Errorf("migrate: %w", s.explain(err))
+	if err := s.migrateAlone(ctx); err != nil {
+		if s.dialect.judge(err) == readOnly {
+			err = fmt.Errorf("%w (%w)", ErrReadOnly, err)
 		}
+		return fmt.Errorf("migrate: %w", err)
 	}
 	secret := make([]byte, zabor.MinSecret)
 	rand.Read(secret)
@@ -58,32 +48,42 @@ func (s *Store) Migrate(ctx context.Context) error {
 	return nil
 }
 
-// explain adds what the code of err says.
-func (s *Store) explain(err error) error {
-	if s.dialect.judge(err) == readOnly {
-		return fmt.Errorf("%w (%w)", ErrReadOnly, err)
+// migrateAlone waits for the migration of another process, which may leave
+// nothing to do.
+func (s *Store) migrateAlone(ctx context.Context) error {
+	if s.dialect.alone != "" {
+		conn, err := s.db.Conn(ctx)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		var alone sql.NullBool
+		if err := conn.QueryRowContext(ctx, s.dialect.alone).Scan(&alone); err != nil {
+			return fmt.Errorf("wait for another migration: %w", err)
+		}
+		if !alone.Bool {
+			return errors.New("another migration is running: wait for its end and try again")
+		}
+		defer conn.ExecContext(context.WithoutCancel(ctx), s.dialect.together)
 	}
-	return err
-}
-
-func (m migrations) provider(db *sql.DB, name string) (*goose.Provider, error) {
-	files, err := fs.Sub(migrationFiles, "migrations/"+name)
+	files, err := fs.Sub(migrationFiles, "migrations/"+s.dialect.name)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	options := []goose.ProviderOption{
+	provider, err := goose.NewProvider(s.dialect.goose, s.db, files,
 		goose.WithTableName(versionTable),
 		goose.WithSlog(slog.New(slog.DiscardHandler)),
-		goose.WithDisableGlobalRegistry(true),
+		goose.WithDisableGlobalRegistry(true))
+	if err != nil {
+		return err
 	}
-	if m.locker != nil {
-		locker, err := m.locker()
-		if err != nil {
-			return nil, err
+	if _, err := provider.Up(ctx); err != nil {
+		if pending, lookErr := provider.HasPending(ctx); lookErr == nil && !pending {
+			return nil // another process was faster, in one transaction
 		}
-		options = append(options, goose.WithSessionLocker(locker))
+		return err
 	}
-	return goose.NewProvider(m.dialect, db, files, options...)
+	return nil
 }
 
 // MigrationSQL is what [Store.Migrate] does to an empty database, as SQL for the
@@ -107,7 +107,7 @@ func MigrationSQL(dialectName string) (string, error) {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "-- The tables of zabor for %s. Run it once, on an empty database or beside the\n-- application's tables; later versions: \"zabor migrate\".\n\n", d.name)
-	b.WriteString(d.goose)
+	b.WriteString(d.versions)
 	fmt.Fprintf(&b, "INSERT INTO %s (version_id, is_applied) VALUES (0, %s);\n", versionTable, d.yes)
 	for i, file := range files {
 		text, err := migrationFiles.ReadFile(file)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/pressly/goose/v3"
-	"github.com/pressly/goose/v3/lock"
 
 	"zabor"
 )
@@ -22,30 +21,25 @@ func mysqlDialect() *dialect {
 		now:      "TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))",
 		greatest: "GREATEST",
 		lock:     " FOR UPDATE",
-		// MySQL and MariaDB look up no range for (a, b, c) > (x, y, z).
-		after: "(scope > ? OR (scope = ? AND (order_id > ? OR (order_id = ? AND step > ?))))",
-		afterKey: func(k zabor.Key) []any {
+		after: func(k zabor.Key, _ zabor.State) (string, []any) {
+			// MySQL and MariaDB look up no range for (a, b, c) > (x, y, z).
 			scope, order, step := []byte(k.Scope), []byte(k.Order), []byte(k.Step)
-			return []any{scope, scope, order, order, step}
+			return "(scope > ? OR (scope = ? AND (order_id > ? OR (order_id = ? AND step > ?))))", []any{scope, scope, order, order, step}
 		},
 		setMeta: "ON DUPLICATE KEY UPDATE value = VALUES(value)",
 		judge:   judgeMySQL,
 		check:   checkMySQL,
-		migrations: migrations{goose.DialectMySQL, func() (lock.SessionLocker, error) {
-			return mysqlLocker{}, nil
-		}},
-		goose: "CREATE TABLE " + versionTable + " (\n  id bigint(20) unsigned NOT NULL AUTO_INCREMENT,\n  version_id bigint NOT NULL,\n" +
+		goose:   goose.DialectMySQL,
+		// DDL is in no transaction here.
+		alone:    "SELECT GET_LOCK(CONCAT('zabor_migrate_', MD5(DATABASE())), 60)",
+		together: "DO RELEASE_LOCK(CONCAT('zabor_migrate_', MD5(DATABASE())))",
+		versions: "CREATE TABLE " + versionTable + " (\n  id bigint(20) unsigned NOT NULL AUTO_INCREMENT,\n  version_id bigint NOT NULL,\n" +
 			"  is_applied boolean NOT NULL,\n  tstamp datetime NULL default CURRENT_TIMESTAMP,\n  PRIMARY KEY(id)\n);\n",
 		yes:         "1",
 		secretName:  "'" + metaSecret + "'",
 		secretBytes: "RANDOM_BYTES(32)",
 	}
 }
-
-// Error codes of MySQL and MariaDB.
-const (
-	mysqlUnknownVariable = 1193
-)
 
 func judgeMySQL(err error) fault {
 	var e *mysql.MySQLError
@@ -118,8 +112,8 @@ func (c *mysqlConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	for _, statement := range c.session {
 		_, err := conn.(driver.ExecerContext).ExecContext(ctx, statement, nil)
 		var e *mysql.MySQLError
-		if errors.As(err, &e) && e.Number == mysqlUnknownVariable && strings.Contains(statement, "wsrep") {
-			continue // no cluster
+		if errors.As(err, &e) && e.Number == 1193 && strings.Contains(statement, "wsrep") {
+			continue // unknown system variable: no cluster
 		}
 		if err != nil {
 			conn.Close()
@@ -129,46 +123,13 @@ func (c *mysqlConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	return conn, nil
 }
 
-// mysqlLocker keeps two migrations apart: MySQL's DDL is in no transaction.
-type mysqlLocker struct{}
-
-func (mysqlLocker) SessionLock(ctx context.Context, conn *sql.Conn) error {
-	var got sql.NullInt64
-	if err := conn.QueryRowContext(ctx, "SELECT GET_LOCK(CONCAT('zabor_migrate_', MD5(DATABASE())), 60)").Scan(&got); err != nil {
-		return err
-	}
-	if got.Int64 != 1 {
-		return errors.New("another migration has been running for a minute")
-	}
-	return nil
-}
-
-func (mysqlLocker) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
-	_, err := conn.ExecContext(ctx, "DO RELEASE_LOCK(CONCAT('zabor_migrate_', MD5(DATABASE())))")
-	return err
-}
-
 func checkMySQL(ctx context.Context, db *sql.DB, found *problems) error {
-	vars, err := pairs(ctx, db, "SHOW GLOBAL VARIABLES WHERE Variable_name IN "+
-		"('read_only', 'super_read_only', 'innodb_read_only', 'innodb_flush_log_at_trx_commit', 'log_bin', 'sync_binlog')")
+	settings, err := pairs(ctx, db, "SHOW GLOBAL VARIABLES WHERE Variable_name IN "+
+		"('read_only', 'super_read_only', 'innodb_read_only', 'tx_read_only', 'transaction_read_only', 'innodb_flush_log_at_trx_commit', 'log_bin', 'sync_binlog')")
 	if err != nil {
 		return err
 	}
-	for _, name := range []string{"read_only", "super_read_only", "innodb_read_only"} {
-		if v, ok := vars[name]; ok && v != "OFF" && v != "0" {
-			found.add(ErrReadOnly, "give the address of the primary", "the server is read-only (%s=%s)", name, v)
-			break
-		}
-	}
-	if v := vars["innodb_flush_log_at_trx_commit"]; v != "1" {
-		found.add(nil, "SET GLOBAL innodb_flush_log_at_trx_commit = 1, and in the server's configuration",
-			"the server may lose what it has committed (innodb_flush_log_at_trx_commit=%s), and a lost row is a second charge", v)
-	}
-	if v := vars["sync_binlog"]; v != "1" && vars["log_bin"] == "ON" {
-		found.add(nil, "SET GLOBAL sync_binlog = 1, and in the server's configuration",
-			"the server may lose what it has committed (log_bin=ON, sync_binlog=%s), and a lost row is a second charge", v)
-	}
-
+	checkMySQLSettings(settings, found)
 	engines, err := pairs(ctx, db, "SELECT table_name, engine FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name LIKE 'zabor\\_%'")
 	if err != nil {
 		return err
@@ -211,6 +172,24 @@ func checkMySQL(ctx context.Context, db *sql.DB, found *problems) error {
 		return err
 	}
 	return scanKeys(rows, found)
+}
+
+// checkMySQLSettings demands a server that takes writes and keeps them.
+func checkMySQLSettings(settings map[string]string, found *problems) {
+	for _, name := range []string{"read_only", "super_read_only", "innodb_read_only", "tx_read_only", "transaction_read_only"} {
+		if v, ok := settings[name]; ok && v != "OFF" && v != "0" {
+			found.add(ErrReadOnly, "give the address of the primary", "the server is read-only (%s=%s)", name, v)
+			break
+		}
+	}
+	if v := settings["innodb_flush_log_at_trx_commit"]; v != "1" {
+		found.add(nil, "SET GLOBAL innodb_flush_log_at_trx_commit = 1, and in the server's configuration",
+			"the server may lose what it has committed (innodb_flush_log_at_trx_commit=%s), and a lost row is a second charge", v)
+	}
+	if v := settings["sync_binlog"]; v != "1" && settings["log_bin"] == "ON" {
+		found.add(nil, "SET GLOBAL sync_binlog = 1, and in the server's configuration",
+			"the server may lose what it has committed (log_bin=ON, sync_binlog=%s), and a lost row is a second charge", v)
+	}
 }
 
 // pairs reads two text columns into a map.

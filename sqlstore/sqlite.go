@@ -19,16 +19,17 @@ import (
 
 func sqliteDialect() *dialect {
 	return &dialect{
-		name:       "sqlite",
-		now:        "CAST(ROUND(unixepoch('subsec') * 1000000) AS INTEGER)",
-		greatest:   "MAX",
-		after:      "(scope, order_id, step) > (?, ?, ?)",
-		afterKey:   func(k zabor.Key) []any { return keyArgs(k) },
-		setMeta:    "ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-		judge:      judgeSQLite,
-		check:      checkSQLite,
-		migrations: migrations{goose.DialectSQLite3, nil},
-		goose: "CREATE TABLE " + versionTable + " (\n  id INTEGER PRIMARY KEY AUTOINCREMENT,\n  version_id INTEGER NOT NULL,\n" +
+		name:     "sqlite",
+		now:      "CAST(ROUND(unixepoch('subsec') * 1000000) AS INTEGER)",
+		greatest: "MAX",
+		after: func(k zabor.Key, _ zabor.State) (string, []any) {
+			return "(scope, order_id, step) > (?, ?, ?)", keyArgs(k)
+		},
+		setMeta: "ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+		judge:   judgeSQLite,
+		check:   checkSQLite,
+		goose:   goose.DialectSQLite3,
+		versions: "CREATE TABLE " + versionTable + " (\n  id INTEGER PRIMARY KEY AUTOINCREMENT,\n  version_id INTEGER NOT NULL,\n" +
 			"  is_applied INTEGER NOT NULL,\n  tstamp TIMESTAMP DEFAULT (datetime('now'))\n);\n",
 		yes:         "1",
 		secretName:  "CAST('" + metaSecret + "' AS BLOB)",

@@ -16,6 +16,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pressly/goose/v3"
+
 	"zabor"
 )
 
@@ -56,21 +58,22 @@ type Store struct {
 // dialect is what one database does in its own way.
 type dialect struct {
 	name     string
-	now      string // microseconds since 1970 by the database's clock, when the statement runs
-	greatest string // the function that returns the greater of two numbers
-	lock     string // what makes a SELECT wait for writers; SQLite: the transaction does
-	after    string // the key is after the one bound by it
-	afterKey func(k zabor.Key) []any
-	setMeta  string // what makes an INSERT into zabor_meta overwrite
-	numbered bool   // placeholders are $1, $2 … instead of ?
+	now      string                                                              // microseconds since 1970 by the database's clock, when the statement runs
+	greatest string                                                              // the function that returns the greater of two numbers
+	lock     string                                                              // what makes a SELECT wait for writers; SQLite: the transaction does
+	after    func(k zabor.Key, state zabor.State) (condition string, args []any) // the key is after k; state, where it is not empty, is the state asked for
+	setMeta  string                                                              // what makes an INSERT into zabor_meta overwrite
+	numbered bool                                                                // placeholders are $1, $2 … instead of ?
 
-	judge      func(error) fault // by the driver's code
-	check      func(context.Context, *sql.DB, *problems) error
-	migrations migrations
+	judge    func(error) fault // by the driver's code
+	check    func(context.Context, *sql.DB, *problems) error
+	goose    goose.Dialect
+	alone    string // waits until no other migration runs, and says whether; empty: a migration is one transaction
+	together string // the end of it
 
-	// For [MigrationSQL]: goose's version table, true in it, and the row of the
+	// For [MigrationSQL]: goose's table of versions, true in it, and the row of the
 	// secret as expressions.
-	goose, yes              string
+	versions, yes           string
 	secretName, secretBytes string
 }
 

@@ -1,0 +1,285 @@
+package sqlstore
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"zabor"
+)
+
+func fill(t *testing.T, s *Store, rows ...zabor.Row) {
+	t.Helper()
+	for _, row := range rows {
+		if _, err := s.Insert(t.Context(), row, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func rowOf(scope, order, step string, state zabor.State) zabor.Row {
+	row := testRow(order, 1)
+	row.Key = zabor.Key{Scope: scope, Order: order, Step: step}
+	row.State = state
+	return row
+}
+
+func TestList(t *testing.T) {
+	empty, shop := "", "shop"
+	onEach(t, func(t *testing.T, s *Store) {
+		fill(t, s,
+			rowOf("", "1", "charge", zabor.Settled),
+			rowOf("", "1", "refund", zabor.Held),
+			rowOf("", "1", "refund:R-1", zabor.Doubt),
+			rowOf("", "1", "refunds", zabor.Held),
+			rowOf("shop", "1", "charge", zabor.Captured),
+			rowOf("shop", "2", "charge", zabor.Settled),
+			rowOf("shop/7", "2", "refund:R-2", zabor.Settled),
+		)
+		for _, c := range []struct {
+			filter Filter
+			want   string
+		}{
+			{Filter{}, "1/charge 1/refund 1/refund:R-1 1/refunds shop:1/charge shop:2/charge shop/7:2/refund:R-2"},
+			{Filter{Limit: 2}, "1/charge 1/refund"},
+			{Filter{Limit: 2, After: zabor.Key{Order: "1", Step: "refund"}}, "1/refund:R-1 1/refunds"},
+			{Filter{Scope: &empty}, "1/charge 1/refund 1/refund:R-1 1/refunds"},
+			{Filter{Scope: &shop}, "shop:1/charge shop:2/charge"},
+			{Filter{Order: "2"}, "shop:2/charge shop/7:2/refund:R-2"},
+			{Filter{Step: "refund"}, "1/refund 1/refund:R-1 shop/7:2/refund:R-2"},
+			{Filter{Step: "refund:R-1"}, "1/refund:R-1"},
+			{Filter{States: []zabor.State{zabor.Held}}, "1/refund 1/refunds"},
+			{Filter{States: []zabor.State{zabor.Held, zabor.Settled}, Step: "refund"}, "1/refund shop/7:2/refund:R-2"},
+			{Filter{States: []zabor.State{zabor.Held, zabor.Settled}, Scope: &empty, Order: "1", After: zabor.Key{Order: "1", Step: "charge"}, Limit: 1}, "1/refund"},
+			{Filter{Order: "3"}, ""},
+		} {
+			rows, err := s.List(t.Context(), c.filter)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, row := range rows {
+				got = append(got, row.Key.String())
+			}
+			if got := strings.Join(got, " "); got != c.want {
+				t.Errorf("%+v:\n got %s\nwant %s", c.filter, got, c.want)
+			}
+		}
+	})
+}
+
+func TestCounts(t *testing.T) {
+	onEach(t, func(t *testing.T, s *Store) {
+		fill(t, s,
+			rowOf("shop", "1", "charge", zabor.Settled),
+			rowOf("shop", "2", "charge", zabor.Declined),
+			rowOf("shop", "3", "charge", zabor.Captured),
+			rowOf("shop/7", "4", "charge", zabor.Doubt),
+			rowOf("shop/7", "4", "charge:2", zabor.Pending),
+			rowOf("shop2", "5", "charge", zabor.Released),
+			rowOf("shop2", "5", "charges", zabor.Held),
+			rowOf("shop2", "6", "charge", "later"),
+			rowOf("shop2", "7", "charge", "a new state"),
+			rowOf("shop2", "8", "charge", "doubtful"),
+		)
+		for _, c := range []struct {
+			scope, step string
+			want        int64
+		}{
+			{"", "charge", 7}, {"", "charge:2", 1}, {"", "refund", 0},
+			{"shop", "charge", 3}, {"shop/7", "charge", 2}, {"shop2", "charge", 4}, {"sho", "charge", 0},
+		} {
+			got, err := s.CountOpen(t.Context(), c.scope, c.step)
+			if err != nil || got != c.want {
+				t.Errorf("open %s of %q: %d, error %v; want %d", c.step, c.scope, got, err, c.want)
+			}
+		}
+		for scope, want := range map[string]int64{"": 2, "shop": 2, "shop/7": 1, "shop2": 0} {
+			got, err := s.CountUnresolved(t.Context(), scope)
+			if err != nil || got != want {
+				t.Errorf("unresolved of %q: %d, error %v; want %d", scope, got, err, want)
+			}
+		}
+	})
+}
+
+// Looking for what is open does not scan what is closed.
+func TestPlans(t *testing.T) {
+	onEach(t, func(t *testing.T, s *Store) {
+		fill(t, s, rowOf("shop", "0", "charge", zabor.Settled))
+		for i := range 12 { // 4096 settled rows
+			shift := fmt.Sprintf("CONCAT('%d-', order_id)", i)
+			if s.Dialect() != "mysql" {
+				shift = fmt.Sprintf("CAST('%d-' AS BLOB) || order_id", i)
+			}
+			if s.Dialect() == "postgres" {
+				shift = fmt.Sprintf("'%d-'::bytea || order_id", i)
+			}
+			if s.Dialect() == "sqlite" {
+				shift = fmt.Sprintf("CAST('%d-' || order_id AS BLOB)", i)
+			}
+			mustExec(t, s.DB(), "INSERT INTO zabor_fences ("+keyColumns+", "+setColumns+", "+timeColumns+") SELECT scope, "+shift+", step, "+setColumns+", "+timeColumns+" FROM zabor_fences")
+		}
+		fill(t, s, rowOf("shop", "open", "charge", zabor.Captured), rowOf("shop", "open 2", "charge", zabor.Doubt))
+		mustExec(t, s.DB(), map[string]string{"mysql": "ANALYZE TABLE zabor_fences", "postgres": "ANALYZE zabor_fences", "sqlite": "ANALYZE"}[s.Dialect()])
+		after := zabor.Key{Scope: "shop", Order: "3", Step: "charge"}
+		open, openArgs := s.dialect.list(Filter{States: []zabor.State{zabor.Captured, zabor.Doubt, zabor.Pending}, After: after, Limit: 100})
+		page, pageArgs := s.dialect.list(Filter{After: after, Limit: 10})
+		settled, settledArgs := s.dialect.list(Filter{States: []zabor.State{zabor.Settled}, After: after, Limit: 10})
+		for _, c := range []struct {
+			name, query string
+			args        []any
+			index       string
+		}{
+			{"open", open, openArgs, "zabor_fences_open"},
+			{"settled page", settled, settledArgs, "zabor_fences_open"},
+			{"page", page, pageArgs, map[string]string{"mysql": "PRIMARY", "postgres": "zabor_fences_pkey", "sqlite": "sqlite_autoindex_zabor_fences_1"}[s.Dialect()]},
+			{"control", s.text.control, []any{[]byte("nobody"), []byte(""), int64(3)}, "zabor_fences_control"},
+			{"count open", s.dialect.sql("SELECT COUNT(*) FROM zabor_fences WHERE " + notClosed + " AND " + ofStep), stepArgs("charge"), "zabor_fences_open"},
+		} {
+			plan := explain(t, s, c.query, c.args)
+			if !strings.Contains(plan, c.index) {
+				t.Errorf("%s does not use %s:\n%s", c.name, c.index, plan)
+			}
+			for _, scan := range []string{"Seq Scan", "SCAN zabor_fences\n", " ALL zabor_fences"} {
+				if strings.Contains(plan, scan) {
+					t.Errorf("%s scans the table:\n%s", c.name, plan)
+				}
+			}
+		}
+	})
+}
+
+// explain is the plan of query, a step a line.
+func explain(t *testing.T, s *Store, query string, args []any) string {
+	t.Helper()
+	prefix := map[string]string{"mysql": "EXPLAIN ", "postgres": "EXPLAIN ", "sqlite": "EXPLAIN QUERY PLAN "}[s.Dialect()]
+	rows, err := s.DB().Query(prefix+query, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	columns, err := rows.Columns()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var plan strings.Builder
+	for rows.Next() {
+		values := make([]any, len(columns))
+		for i := range values {
+			values[i] = new(any)
+		}
+		if err := rows.Scan(values...); err != nil {
+			t.Fatal(err)
+		}
+		for i, v := range values {
+			switch v := (*v.(*any)).(type) {
+			case []byte:
+				if columns[i] != "possible_keys" {
+					fmt.Fprintf(&plan, "%s ", v)
+				}
+			default:
+				if columns[i] == "type" || columns[i] == "rows" || slices.Contains([]string{"QUERY PLAN", "detail", "key", "table"}, columns[i]) {
+					fmt.Fprintf(&plan, "%v ", v)
+				}
+			}
+		}
+		plan.WriteString("\n")
+	}
+	return plan.String()
+}
+
+func TestNotes(t *testing.T) {
+	onEach(t, func(t *testing.T, s *Store) {
+		k := zabor.Key{Scope: "shop", Order: "1\xff", Step: "charge"}
+		for i, text := range []string{"first", "second", "a\x00b", strings.Repeat("é", 5000)} {
+			if err := s.Note(t.Context(), k, int64(i+1), text); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.Note(t.Context(), zabor.Key{Scope: "shop", Order: "1", Step: "charge"}, 1, "other"); err != nil {
+			t.Fatal(err)
+		}
+		notes, err := s.Notes(t.Context(), k)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(notes) != 4 {
+			t.Fatalf("notes=%d, want 4", len(notes))
+		}
+		for i, want := range []string{"first", "second", "a\uFFFDb", strings.Repeat("é", 1998) + "…"} {
+			if notes[i].Text != want || notes[i].Epoch != int64(i+1) || notes[i].At.IsZero() {
+				t.Errorf("note %d: %.20q… (%d bytes), epoch %d, at %s; want %.20q…", i, notes[i].Text, len(notes[i].Text), notes[i].Epoch, notes[i].At, want)
+			}
+		}
+		if none, err := s.Notes(t.Context(), zabor.Key{Order: "2", Step: "charge"}); err != nil || len(none) != 0 {
+			t.Errorf("notes=%d, error %v; want none", len(none), err)
+		}
+	})
+}
+
+func TestUnreadable(t *testing.T) {
+	onEach(t, func(t *testing.T, s *Store) {
+		for _, u := range []Unreadable{
+			{"payments", []byte("\x00\xff{"), "no JSON"},
+			{"payments", []byte("\x00\xff{"), "no JSON, once more"},
+			{"refunds", []byte("\x00\xff{"), "no JSON"},
+			{"payments", nil, strings.Repeat("é", 5000)},
+			{"payment", []byte("s"), "where the queue's name ends"},
+		} {
+			if err := s.SaveUnreadable(t.Context(), u); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := count(t, s, "SELECT COUNT(*) FROM zabor_unreadable"); n != 4 {
+			t.Errorf("entries=%d, want 4", n)
+		}
+		mustExec(t, s.DB(), "DELETE FROM zabor_unreadable")
+		if err := s.SaveUnreadable(t.Context(), Unreadable{Queue: "payments", Bytes: []byte("\x00\xff{"), Reason: "again"}); err != nil {
+			t.Fatal(err)
+		}
+		if n := count(t, s, "SELECT COUNT(*) FROM zabor_unreadable"); n != 1 {
+			t.Errorf("entries=%d once it was taken away, want 1", n)
+		}
+		if err := s.SaveUnreadable(t.Context(), Unreadable{Queue: strings.Repeat("q", 256)}); err == nil {
+			t.Error("a queue's name of 256 bytes: no error")
+		}
+	})
+}
+
+func TestMeta(t *testing.T) {
+	onEach(t, func(t *testing.T, s *Store) {
+		if _, ok, err := s.Meta(t.Context(), "queue:a"); ok || err != nil {
+			t.Errorf("there is a value, error %v; want none", err)
+		}
+		for _, c := range []struct{ name, add, want string }{{"queue:a", "1\xff", "1\xff"}, {"queue:a", "2", "1\xff"}, {"queue:A", "3", "3"}, {"queue:a ", "", ""}} {
+			got, err := s.AddMeta(t.Context(), c.name, []byte(c.add))
+			if err != nil || string(got) != c.want {
+				t.Errorf("add %q to %q: %q, error %v; want %q", c.add, c.name, got, err, c.want)
+			}
+		}
+		for _, value := range []string{"4", "4", ""} {
+			if err := s.SetMeta(t.Context(), "queue:a", []byte(value)); err != nil {
+				t.Fatal(err)
+			}
+			if got, ok, err := s.Meta(t.Context(), "queue:a"); string(got) != value || !ok || err != nil {
+				t.Errorf("%q, %v, error %v; want %q", got, ok, err, value)
+			}
+		}
+	})
+}
+
+func TestClean(t *testing.T) {
+	for _, c := range []struct {
+		text  string
+		limit int
+		want  string
+	}{
+		{"plain", 5, "plain"}, {"plainer", 6, "pla…"}, {"ééé", 5, "é…"}, {"ééé", 6, "ééé"}, {"😀😀", 7, "😀…"}, {"a\xffb\x00", 50, "a\uFFFDb\uFFFD"}, {"😀", 3, "…"},
+	} {
+		if got := clean(c.text, c.limit); got != c.want {
+			t.Errorf("clean(%q, %d)=%q, want %q", c.text, c.limit, got, c.want)
+		}
+	}
+}
