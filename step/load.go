@@ -117,13 +117,15 @@ func (s *Step) oneRow(rows *sql.Rows) (map[string]any, error) {
 }
 
 // columnValue is a column's value as data: an exact decimal is a text, never a
-// float; a time is RFC 3339 in UTC.
+// float; a time is RFC 3339 in UTC, and a date is its first ten letters.
 func columnValue(v any, databaseType string) (any, error) {
 	switch v := v.(type) {
-	case nil, bool, int64, string:
+	case nil, bool, int64:
 		return v, nil
+	case string:
+		return textValue(v, databaseType), nil
 	case []byte:
-		return string(v), nil
+		return textValue(string(v), databaseType), nil
 	case float64:
 		if t := strings.ToUpper(databaseType); strings.Contains(t, "DEC") || strings.Contains(t, "NUMERIC") {
 			return shortest(v), nil // SQLite keeps such a column as a float
@@ -134,9 +136,22 @@ func columnValue(v any, databaseType string) (any, error) {
 	case uint64:
 		return json.Number(strconv.FormatUint(v, 10)), nil
 	case time.Time:
+		if databaseType == "DATE" {
+			return v.Format(time.DateOnly), nil
+		}
 		return v.UTC().Format(time.RFC3339Nano), nil
 	}
 	return nil, fmt.Errorf("a value of type %s cannot be used", databaseType)
+}
+
+// textValue is a text, or MySQL's way to write a time: its session is in UTC.
+func textValue(s, databaseType string) string {
+	if databaseType == "DATETIME" || databaseType == "TIMESTAMP" {
+		if t, err := time.Parse("2006-01-02 15:04:05", s); err == nil {
+			return t.Format(time.RFC3339Nano)
+		}
+	}
+	return s
 }
 
 // mistaken are the warnings of MySQL and MariaDB that a text was taken for a

@@ -60,7 +60,7 @@ func missing(data map[string]any, path string) error {
 	if len(there) > 0 {
 		list = strings.Join(there, ", ")
 	}
-	return refuse("there is no %s; there is %s; a property that Laravel leaves out because it is the class's default belongs in the step's defaults", path, list)
+	return fmt.Errorf("there is no %s; there is %s; a property that Laravel leaves out because it is the class's default belongs in the step's defaults", path, list)
 }
 
 // identity is v as a part of a key: a text as it stands, a whole number as its
