@@ -1,0 +1,211 @@
+package laravel
+
+import (
+	"database/sql"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	_ "github.com/jackc/pgx/v5/stdlib"
+
+	"net/url"
+
+	"zabor/internal/servers"
+	"zabor/worker"
+)
+
+// The tables as Laravel's migrations make them.
+const (
+	createMySQL = "CREATE TABLE failed_jobs (id bigint unsigned NOT NULL AUTO_INCREMENT PRIMARY KEY, uuid varchar(255) NOT NULL, `connection` text NOT NULL, " +
+		"`queue` text NOT NULL, payload longtext NOT NULL, `exception` longtext NOT NULL, failed_at timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP, " +
+		"UNIQUE KEY failed_jobs_uuid_unique (uuid)) DEFAULT CHARSET utf8mb4 COLLATE utf8mb4_unicode_ci"
+	createPostgres = `CREATE TABLE failed_jobs (id bigserial PRIMARY KEY, uuid varchar(255) NOT NULL UNIQUE, "connection" text NOT NULL,
+		"queue" text NOT NULL, payload text NOT NULL, "exception" text NOT NULL, failed_at timestamp(0) without time zone NOT NULL DEFAULT CURRENT_TIMESTAMP)`
+)
+
+func eachDatabase(t *testing.T, test func(t *testing.T, db *sql.DB, dialect, table string)) {
+	open := func(t *testing.T, driver, dsn, create string) *sql.DB {
+		t.Helper()
+		db, err := sql.Open(driver, dsn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { db.Close() })
+		if _, err := db.Exec(create); err != nil {
+			t.Fatal(err)
+		}
+		return db
+	}
+	t.Run("mysql", func(t *testing.T) {
+		u, err := url.Parse(servers.MariaDB(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := mysql.NewConfig()
+		c.User, c.Net, c.Addr, c.DBName = u.User.Username(), "tcp", u.Host, strings.TrimPrefix(u.Path, "/")
+		test(t, open(t, "mysql", c.FormatDSN(), createMySQL), "mysql", c.DBName+".failed_jobs")
+	})
+	t.Run("postgres", func(t *testing.T) {
+		test(t, open(t, "pgx", servers.Postgres(t), createPostgres), "postgres", "public.failed_jobs")
+	})
+	t.Run("sqlite", func(t *testing.T) {
+		test(t, open(t, "sqlite", "file:"+t.TempDir()+"/app.db", createSQLite), "sqlite", "failed_jobs")
+	})
+}
+
+// row is a row of failed_jobs as text.
+type row struct{ uuid, connection, queue, payload, exception, failedAt string }
+
+func rows(t *testing.T, db *sql.DB) []row {
+	t.Helper()
+	r, err := db.Query("SELECT uuid, connection, queue, payload, exception, failed_at FROM failed_jobs ORDER BY id")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	var all []row
+	for r.Next() {
+		var one row
+		var at any
+		if err := r.Scan(&one.uuid, &one.connection, &one.queue, &one.payload, &one.exception, &at); err != nil {
+			t.Fatal(err)
+		}
+		switch at := at.(type) {
+		case time.Time:
+			one.failedAt = at.Format(time.DateTime)
+		case []byte:
+			one.failedAt = string(at)
+		case string:
+			one.failedAt = at
+		}
+		all = append(all, one)
+	}
+	if err := r.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func TestFailedJobs(t *testing.T) {
+	zone := time.FixedZone("app", 5*3600+1800)
+	eachDatabase(t, func(t *testing.T, db *sql.DB, dialect, table string) {
+		f, err := NewFailedJobs(db, dialect, table, zone)
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw := recorded(t, "v12-unicode-pushed")
+		m := Decode(raw, nil)
+		before := time.Now().Add(-2 * time.Second)
+		if err := f.save(t.Context(), "redis", "{orders}", m, "first: «нет» 😀\x00\xff\nsecond line"); err != nil {
+			t.Fatal(err)
+		}
+		got := rows(t, db)
+		if len(got) != 1 {
+			t.Fatalf("%d rows, want 1", len(got))
+		}
+		at, err := time.ParseInLocation(time.DateTime, got[0].failedAt, zone)
+		if err != nil || at.Before(before) || at.After(time.Now()) {
+			t.Errorf("failed_at %q in the application's zone is %v, want now", got[0].failedAt, at)
+		}
+		want := row{m.ID, "redis", "{orders}", string(raw), "first: «нет» 😀\uFFFD\nsecond line", got[0].failedAt}
+		if got[0] != want {
+			t.Errorf("row  %q\nwant %q", got[0], want)
+		}
+
+		// The second failure, whose payload a pop has rewritten, replaces the first.
+		again := Decode([]byte(strings.Replace(string(raw), `"attempts":0`, `"attempts":1`, 1)), nil)
+		if err := f.save(t.Context(), "redis", "{orders}", again, "again"); err != nil {
+			t.Fatal(err)
+		}
+		got = rows(t, db)
+		if len(got) != 1 || got[0].payload != string(again.Raw) || got[0].exception != "again" {
+			t.Errorf("rows %q, want one with the second payload", got)
+		}
+		if err := f.save(t.Context(), "redis", "{orders}", Decode(recorded(t, "v12-plain-pushed"), nil), "other"); err != nil {
+			t.Fatal(err)
+		}
+		if got := rows(t, db); len(got) != 2 {
+			t.Errorf("%d rows, want 2", len(got))
+		}
+	})
+}
+
+// A payload without a uuid gets one, the same over redeliveries.
+func TestFailedJobWithoutUUID(t *testing.T) {
+	for _, raw := range []string{
+		`{"job":"X","data":[],"attempts":0}`,
+		`{"job":"X","data":[],"attempts":0,"id":"abc"}`,
+		`{"job":"X","uuid":null,"data":{"uuid":"inner"},"attempts":0} ` + "\n",
+		`{"job":"X","uuid":7,"attempts":0}`,
+	} {
+		m := Decode([]byte(raw), nil)
+		uuid, text, err := withUUID(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var fields map[string]any
+		if err := json.Unmarshal([]byte(text), &fields); err != nil {
+			t.Fatalf("%s became %s: %v", raw, text, err)
+		}
+		if fields["uuid"] != uuid || len(uuid) != 36 {
+			t.Errorf("%s became %s, uuid %s", raw, text, uuid)
+		}
+		if again := Decode([]byte(text), nil); again.ID != uuid || again.Err != nil {
+			t.Errorf("taken from failed_jobs its ID is %s, error %v; want %s", again.ID, again.Err, uuid)
+		}
+		popped := Decode([]byte(strings.Replace(raw, `"attempts":0`, `"attempts":1`, 1)), nil)
+		if second, _, err := withUUID(popped); err != nil || second != uuid {
+			t.Errorf("uuid %s at the next delivery, was %s, error %v", second, uuid, err)
+		}
+	}
+}
+
+func TestNewFailedJobsRefuses(t *testing.T) {
+	for _, tt := range []struct{ dialect, table, want string }{
+		{"oracle", "failed_jobs", "unknown dialect"},
+		{"mysql", "", "not the name"},
+		{"mysql", "a`b", "not the name"},
+		{"postgres", `a"b`, "not the name"},
+	} {
+		if _, err := NewFailedJobs(nil, tt.dialect, tt.table, time.UTC); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s %q: error %v, want %q in it", tt.dialect, tt.table, err, tt.want)
+		}
+	}
+}
+
+func TestParkWithoutATable(t *testing.T) {
+	q := newQueue(t, nil)
+	q.push(t, payloadOf("1"))
+	m := q.receive(t)
+	if err := q.Park(t.Context(), m, "x"); err == nil || !strings.Contains(err.Error(), "`failed`") {
+		t.Fatalf("Park = %v, want an error that says what to configure", err)
+	}
+	if d, _ := q.Depth(t.Context()); d != (worker.Depth{Reserved: 1}) {
+		t.Fatalf("depth %+v: the job must stay", d)
+	}
+}
+
+// A job that zabor must not run is a job all the same: it goes to failed_jobs
+// with the producer's bytes.
+func TestParkARefusedJob(t *testing.T) {
+	db, failed := sqliteJobs(t)
+	q := newQueue(t, func(c *Config) { c.Failed = failed })
+	raw := string(recorded(t, "v12-chained"))
+	q.push(t, raw)
+	m := q.receive(t)
+	if m.Err == nil {
+		t.Fatal("a chained job was decoded without a refusal")
+	}
+	if err := q.Park(t.Context(), m, m.Err.Error()); err != nil {
+		t.Fatal(err)
+	}
+	got := rows(t, db)
+	if len(got) != 1 || got[0].payload != raw || !strings.Contains(got[0].exception, "part of a chain") {
+		t.Fatalf("rows %q", got)
+	}
+	if d, _ := q.Depth(t.Context()); !d.Empty() {
+		t.Fatalf("depth %+v", d)
+	}
+}
