@@ -126,6 +126,9 @@ func (d *dsnParts) add(dsn string) error {
 		return errors.New("contains a control character, perhaps a line break at its end")
 	}
 	rest, slashes := strings.CutPrefix(rest, "//")
+	if !slashes && !strings.HasPrefix(rest, "?") {
+		return errors.New("must start with redis:// or rediss://")
+	}
 	rest, err := d.credentials(rest)
 	if err != nil {
 		return err
@@ -140,9 +143,6 @@ func (d *dsnParts) add(dsn string) error {
 	host, path, _ := strings.Cut(rest, "/")
 	switch {
 	case host == "" && rest != "":
-		if !slashes {
-			return errors.New("must start with redis:// or rediss://")
-		}
 		d.socket, d.path = true, rest
 		return nil
 	case host == "" && slashes:

@@ -251,29 +251,8 @@ func (e *envelope) decodePHP() (step.Message, error) {
 	if err != nil {
 		return m, err
 	}
-	m.Data, _ = withEnums(plain).(map[string]any)
+	m.Data, _ = plain.(map[string]any)
 	return m, nil
 }
 
 func unreadable(why string) error { return fmt.Errorf("%w: %s", worker.ErrUnreadable, why) }
-
-// withEnums copies v with the enums of package step.
-func withEnums(v any) any {
-	switch v := v.(type) {
-	case php.Enum:
-		return step.Enum{Class: v.Class, Case: v.Case}
-	case []any:
-		list := make([]any, len(v))
-		for i := range v {
-			list[i] = withEnums(v[i])
-		}
-		return list
-	case map[string]any:
-		object := make(map[string]any, len(v))
-		for name, value := range v {
-			object[name] = withEnums(value)
-		}
-		return object
-	}
-	return v
-}

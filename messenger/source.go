@@ -348,7 +348,7 @@ func (s *Source) Later(ctx context.Context, m *worker.Message, after time.Durati
 	if d.deliveries > 1 || d.envelope == nil || d.envelope.bodyJSON == nil {
 		return s.putBack(ctx, d, after)
 	}
-	due := time.Now().Add(after).UnixMilli()
+	due := time.Now().Add(after + time.Millisecond - 1).UnixMilli() // rounded up: never early
 	member := d.envelope.member(uniqidPrefix + d.first + ":" + rand.Text())
 	if s.oneSlot() {
 		return s.answer(ctx, d, true, delay, []string{s.cfg.Stream, s.queue()}, due, member)
@@ -409,6 +409,7 @@ func (s *Source) Park(ctx context.Context, m *worker.Message, reason string) err
 	if err := s.Renew(ctx, m); err != nil {
 		return err
 	}
+	reason = strings.ToValidUTF8(reason, "\uFFFD")
 	e, err := d.envelope.parked(s.name, reason, s.secret, time.Now())
 	if err != nil {
 		return fmt.Errorf("transport %s, message %s: not parked: %w", s.name, d.id, err)
@@ -431,8 +432,8 @@ func (s *Source) groups(ctx context.Context) ([]redis.XInfoGroup, error) {
 	return groups, nil
 }
 
-// Depth counts what the stream and the delayed set hold. Messages put back are
-// among the reserved ones.
+// Depth counts what the stream and the delayed set hold. A message whose reserve
+// has ended is ready, as is one that was put back.
 func (s *Source) Depth(ctx context.Context) (worker.Depth, error) {
 	var d worker.Depth
 	var err error
@@ -449,8 +450,31 @@ func (s *Source) Depth(ctx context.Context) (worker.Depth, error) {
 			d.Reserved, last = g.Pending, g.LastDeliveredID
 		}
 	}
-	d.Ready, err = s.countAfter(ctx, last)
+	if d.Ready, err = s.countAfter(ctx, last); err != nil || d.Reserved == 0 {
+		return d, err
+	}
+	idle, err := s.countIdle(ctx)
+	d.Ready, d.Reserved = d.Ready+idle, d.Reserved-idle
 	return d, err
+}
+
+// countIdle counts pending entries that may be claimed.
+func (s *Source) countIdle(ctx context.Context) (int64, error) {
+	var n int64
+	from := "-"
+	for {
+		entries, err := s.client.XPendingExt(ctx, &redis.XPendingExtArgs{
+			Stream: s.cfg.Stream, Group: s.cfg.Group, Idle: s.cfg.RedeliverTimeout, Start: from, End: "+", Count: 1000,
+		}).Result()
+		if err != nil {
+			return n, fmt.Errorf("transport %s: %w", s.name, err)
+		}
+		n += int64(len(entries))
+		if len(entries) < 1000 {
+			return n, nil
+		}
+		from = "(" + entries[len(entries)-1].ID
+	}
 }
 
 // countAfter counts entries. The group's lag would be cheaper, but Redis does not

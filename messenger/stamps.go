@@ -129,7 +129,7 @@ func skip(class string, last, next []byte) bool {
 	case sentToFailureStamp:
 		return last != nil
 	case errorDetailsStamp:
-		return string(last) == string(next)
+		return last != nil && string(last) == string(next)
 	}
 	return false
 }
@@ -188,6 +188,7 @@ func (d *document) stamp(s stamp) {
 	}
 	var last, now []byte
 	if n := len(list.Items); n > 0 {
+		// An error leaves nil, and the stamp is not skipped for being the same.
 		last, _ = php.Marshal(list.Items[n-1].Value)
 		now, _ = php.Marshal(next)
 	}
