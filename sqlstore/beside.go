@@ -20,7 +20,7 @@ func (s *Store) Note(ctx context.Context, k zabor.Key, epoch int64, text string)
 	}
 	var id [16]byte // makes a repeat recognisable
 	rand.Read(id[:])
-	_, err := s.write(ctx, s.text.note, append(append([]any{id[:]}, keyArgs(k)...), epoch, clean(text, maxNote))...)
+	err := s.write(ctx, s.text.note, append(append([]any{id[:]}, keyArgs(k)...), epoch, clean(text, maxNote))...)
 	if err != nil {
 		return fmt.Errorf("note on %s: %w", k, err)
 	}
@@ -70,7 +70,7 @@ func (s *Store) SaveUnreadable(ctx context.Context, u Unreadable) error {
 		return fmt.Errorf("save an unreadable message: queue name too long: %d bytes, at most 255", len(u.Queue))
 	}
 	query := s.dialect.sql("INSERT INTO zabor_unreadable (id, queue, bytes, reason, at) VALUES (?, ?, ?, ?, {now})")
-	_, err := s.write(ctx, query, u.id(), []byte(u.Queue), notNil(u.Bytes), clean(u.Reason, maxReason))
+	err := s.write(ctx, query, u.id(), []byte(u.Queue), notNil(u.Bytes), clean(u.Reason, maxReason))
 	if err != nil {
 		return fmt.Errorf("save an unreadable message of queue %s: %w", u.Queue, err)
 	}
@@ -132,7 +132,7 @@ func (s *Store) Meta(ctx context.Context, name string) (value []byte, ok bool, e
 // then.
 func (s *Store) AddMeta(ctx context.Context, name string, value []byte) ([]byte, error) {
 	query := s.dialect.sql("INSERT INTO zabor_meta (name, value) VALUES (?, ?)")
-	if _, err := s.write(ctx, query, []byte(name), notNil(value)); err != nil {
+	if err := s.write(ctx, query, []byte(name), notNil(value)); err != nil {
 		return nil, fmt.Errorf("write %q of zabor_meta: %w", name, err)
 	}
 	kept, _, err := s.Meta(ctx, name)
@@ -142,7 +142,7 @@ func (s *Store) AddMeta(ctx context.Context, name string, value []byte) ([]byte,
 // SetMeta gives name a value, whatever it was before.
 func (s *Store) SetMeta(ctx context.Context, name string, value []byte) error {
 	query := s.dialect.sql("INSERT INTO zabor_meta (name, value) VALUES (?, ?) " + s.dialect.setMeta)
-	if _, err := s.write(ctx, query, []byte(name), notNil(value)); err != nil {
+	if err := s.write(ctx, query, []byte(name), notNil(value)); err != nil {
 		return fmt.Errorf("write %q of zabor_meta: %w", name, err)
 	}
 	return nil

@@ -65,8 +65,8 @@ func (s *Store) reachable(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.lockWait+tryMargin)
 	defer cancel()
 	if err := s.db.PingContext(ctx); err != nil {
-		if s.dialect.judge(err) == missing {
-			return &Problem{Found: err.Error(), Fix: `run "zabor migrate"`, Err: ErrNotMigrated}
+		if s.file != "" && s.dialect.judge(err) == missing {
+			return &Problem{Found: fmt.Sprintf("there is no database file %s, or it cannot be opened", s.file), Fix: `run "zabor migrate"`, Err: ErrNotMigrated}
 		}
 		return fmt.Errorf("%w (%w)", ErrUnreachable, err)
 	}

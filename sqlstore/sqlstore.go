@@ -219,17 +219,15 @@ func (s *Store) exec(ctx context.Context, query string, args ...any) (int64, err
 }
 
 // write sends an insert beside the fence, again where its outcome is not known.
-// inserted is false where the row was there: of another, or of an earlier try.
-func (s *Store) write(ctx context.Context, query string, args ...any) (inserted bool, err error) {
-	err = s.repeat(ctx, func(ctx context.Context) error {
+// A row that is there already is no error: an earlier try's, or as good.
+func (s *Store) write(ctx context.Context, query string, args ...any) error {
+	return s.repeat(ctx, func(ctx context.Context) error {
 		_, err := s.exec(ctx, query, args...)
 		if s.dialect.judge(err) == duplicate {
 			return nil
 		}
-		inserted = err == nil
 		return err
 	})
-	return inserted, err
 }
 
 // query runs a SELECT and passes each row to scan.
