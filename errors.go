@@ -3,6 +3,7 @@ package zabor
 import (
 	"errors"
 	"fmt"
+	"time"
 )
 
 // What [Fence.Do] answers when the message may not simply be acked. Branch on
@@ -16,6 +17,12 @@ var (
 	// ErrReleased: the call surely did nothing. The message comes back later
 	// and is then called again.
 	ErrReleased = errors.New("nothing was done")
+	// ErrPaused: the provider turns every call away; nothing was sent and no
+	// row was written. The message comes back later.
+	ErrPaused = errors.New("nothing is sent to the provider at present")
+	// ErrMalformed: the provider says that the request itself is wrong. The
+	// message is parked.
+	ErrMalformed = errors.New("the provider refuses the form of the request")
 	// ErrHeld: a person must decide. The message is parked.
 	ErrHeld = errors.New("held for a person")
 	// ErrSpent: the attempts are used up. The message is parked.
@@ -32,6 +39,9 @@ type Error struct {
 	Row    Row    // as far as known; zero when the table could not be read
 	Reason string // why, for people; may be empty
 	Err    error
+
+	// Wait is how long the message had better wait; 0: not known.
+	Wait time.Duration
 }
 
 func (e *Error) Error() string {
@@ -46,7 +56,12 @@ func (e *Error) Unwrap() error { return e.Err }
 // Park reports whether err means that the message belongs in the failure
 // transport: retrying it by itself cannot help.
 func Park(err error) bool {
-	return errors.Is(err, ErrHeld) || errors.Is(err, ErrSpent) || errors.Is(err, ErrOtherRequest)
+	for _, reason := range []error{ErrHeld, ErrSpent, ErrOtherRequest, ErrMalformed} {
+		if errors.Is(err, reason) {
+			return true
+		}
+	}
+	return false
 }
 
 func keyError(row Row, err error) error {

@@ -115,6 +115,8 @@ type Fence struct {
 	// At is told each moment that a key passes, from the goroutine that is
 	// passing it. Nil: nobody is told.
 	At func(Moment, Key)
+
+	breaker breaker
 }
 
 // Do makes the side effect named by e.Key at most once, over every process that
@@ -122,12 +124,16 @@ type Fence struct {
 // what came of it.
 //
 // A nil error means that the returned row is Settled, Pending or Declined, now
-// or earlier, and that the message may be acked. [ErrBusy], [ErrInDoubt] and
-// [ErrReleased]: not acked, it comes back later. [ErrHeld], [ErrSpent] and
-// [ErrOtherRequest]: acked only after it is parked. After any other error
+// or earlier, and that the message may be acked. [ErrBusy], [ErrInDoubt],
+// [ErrReleased] and [ErrPaused]: not acked, it comes back later. [ErrHeld],
+// [ErrSpent], [ErrOtherRequest] and [ErrMalformed]: acked only after it is
+// parked. After any other error
 // nothing was sent and Do may be tried again.
 func (f *Fence) Do(ctx context.Context, e Effect, call Call) (Row, error) {
 	start := time.Now() // before the capture: no clock skew can stretch the claim
+	if wait, why := f.breaker.wait(e.Provider, start, e.Timeout); wait > 0 {
+		return f.whilePaused(ctx, e, wait, why)
+	}
 	row, mine, err := f.capture(ctx, e)
 	if err != nil || !mine {
 		return row, err
@@ -137,6 +143,9 @@ func (f *Fence) Do(ctx context.Context, e Effect, call Call) (Row, error) {
 	f.at(Sending, e.Key)
 	outcome := call(callCtx, row)
 	f.at(Answered, e.Key)
+	if f.breaker.ended(e.Provider, outcome, time.Now()) {
+		f.alert(row, Warning, "provider-paused", fmt.Sprintf("%s does nothing with what it is sent, and is left alone for a while: %s", e.Provider, outcome.Reason))
+	}
 	return f.save(ctx, row, outcome)
 }
 

@@ -58,8 +58,13 @@ type world struct {
 
 func newWorld(t *testing.T, s *sqlstore.Store) *world {
 	w := &world{t: t, store: s}
-	w.fence = &zabor.Fence{Store: s, Secret: make([]byte, zabor.MinSecret), Alert: w.alert}
+	w.restart()
 	return w
+}
+
+// restart gives w the fence of a new process, which has seen no call yet.
+func (w *world) restart() {
+	w.fence = &zabor.Fence{Store: w.store, Secret: make([]byte, zabor.MinSecret), Alert: w.alert}
 }
 
 func (w *world) alert(a zabor.Alert) {
@@ -200,8 +205,9 @@ func TestWhatTheWorkerIsTold(t *testing.T) {
 		{done, nil, zabor.Settled, nil},
 		{zabor.Outcome{Verdict: zabor.Begun, Reference: "pay_1"}, nil, zabor.Pending, nil},
 		{zabor.Outcome{Verdict: zabor.Refused}, nil, zabor.Declined, nil},
-		{zabor.Outcome{Verdict: zabor.Unsent}, zabor.ErrReleased, zabor.Released, zabor.ErrReleased},
-		{zabor.Outcome{Verdict: zabor.TurnedAway}, zabor.ErrReleased, zabor.Released, zabor.ErrReleased},
+		{zabor.Outcome{Verdict: zabor.Malformed}, zabor.ErrMalformed, zabor.Declined, zabor.ErrMalformed},
+		{zabor.Outcome{Verdict: zabor.Unsent}, zabor.ErrReleased, zabor.Released, zabor.ErrPaused},
+		{zabor.Outcome{Verdict: zabor.TurnedAway}, zabor.ErrReleased, zabor.Released, zabor.ErrPaused},
 		{zabor.Outcome{Verdict: zabor.Misdirected}, zabor.ErrHeld, zabor.Held, zabor.ErrHeld},
 		{zabor.Outcome{}, zabor.ErrInDoubt, zabor.Doubt, zabor.ErrInDoubt},
 	}
@@ -209,6 +215,7 @@ func TestWhatTheWorkerIsTold(t *testing.T) {
 		w := newWorld(t, s)
 		for i, tt := range tests {
 			e := effect(fmt.Sprint(i))
+			e.Provider += fmt.Sprint(i)
 			_, err := w.fence.Do(t.Context(), e, w.answers(tt.outcome))
 			if !errors.Is(err, tt.want) {
 				t.Errorf("%v: error %v, want %v", tt.outcome.Verdict, err, tt.want)
@@ -414,6 +421,7 @@ func TestAnotherRequestUnderTheKey(t *testing.T) {
 			e := effect(name)
 			w.fence.Do(t.Context(), e, w.answers(tt.outcome))
 			e.Message, e.Fingerprint = tt.message, tt.full
+			w.restart()
 			_, err := w.fence.Do(t.Context(), e, w.answers(done))
 			if !errors.Is(err, tt.want) || w.calls-1 != tt.newCalls {
 				t.Errorf("%s: error %v, %d more calls; want %v and %d", name, err, w.calls-1, tt.want, tt.newCalls)
@@ -471,6 +479,7 @@ func TestAttemptsAndParking(t *testing.T) {
 		e.Attempts = 2
 		try := func(want error, calls int) {
 			t.Helper()
+			w.restart()
 			if _, err := w.fence.Do(t.Context(), e, w.answers(zabor.Outcome{})); !errors.Is(err, want) || w.calls != calls {
 				t.Fatalf("error %v, calls=%d; want %v, %d", err, w.calls, want, calls)
 			}
@@ -480,6 +489,7 @@ func TestAttemptsAndParking(t *testing.T) {
 		}
 		// Calls that surely did nothing spend none.
 		for range 5 {
+			w.restart()
 			w.fence.Do(t.Context(), e, w.answers(zabor.Outcome{Verdict: zabor.Unsent}))
 		}
 		w.calls = 0
@@ -494,6 +504,32 @@ func TestAttemptsAndParking(t *testing.T) {
 			w.calls = 0
 			try(zabor.ErrInDoubt, 1)
 			try(zabor.ErrSpent, 1)
+		}
+	})
+}
+
+// While a provider does nothing with what it is sent, no row is written for
+// what has none, and what is done already is acked from its row.
+func TestAPausedProvider(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *sqlstore.Store) {
+		w := newWorld(t, s)
+		if _, err := w.fence.Do(t.Context(), effect("done"), w.answers(done)); err != nil {
+			t.Fatal(err)
+		}
+		w.fence.Do(t.Context(), effect("refused"), w.answers(zabor.Outcome{Verdict: zabor.Unsent, Reason: "connection refused"}))
+		if n, _ := w.alerted("provider-paused"); n != 1 {
+			t.Errorf("alerts=%d, want 1", n)
+		}
+		for order, want := range map[string]error{"done": nil, "refused": zabor.ErrPaused, "new": zabor.ErrPaused} {
+			if _, err := w.fence.Do(t.Context(), effect(order), w.answers(done)); !errors.Is(err, want) {
+				t.Errorf("%s: error %v, want %v", order, err, want)
+			}
+		}
+		if w.calls != 2 {
+			t.Errorf("calls=%d, want 2", w.calls)
+		}
+		if _, err := s.Load(t.Context(), effect("new").Key); !errors.Is(err, zabor.ErrNoRow) {
+			t.Errorf("a row was written: %v", err)
 		}
 	})
 }

@@ -1,5 +1,7 @@
 package zabor
 
+import "time"
+
 // Verdict is what one call, or one look-up's hit, proves. The zero Verdict
 // proves nothing.
 type Verdict uint8
@@ -23,9 +25,12 @@ const (
 	// Misdirected: the request went to a wrong address or in a wrong form
 	// (404, 405, 307 …). No machine may try it again.
 	Misdirected
+	// Malformed: a definite no about the request's form (400, validation); no
+	// money moved. The message is parked instead of acked.
+	Malformed
 )
 
-var verdictNames = [...]string{"unproven", "done", "begun", "refused", "unsent", "turned away", "misdirected"}
+var verdictNames = [...]string{"unproven", "done", "begun", "refused", "unsent", "turned away", "misdirected", "malformed"}
 
 func (v Verdict) String() string {
 	if int(v) < len(verdictNames) {
@@ -43,6 +48,8 @@ type Outcome struct {
 	// StoredRefusal reports that the provider stores a refusal of this kind
 	// under the key, so that it also speaks for earlier sends.
 	StoredRefusal bool
+	// RetryAfter is how long the provider asks to be left alone; 0: it does not.
+	RetryAfter time.Duration
 }
 
 // after is the row that follows when the call of row's claim has ended with o:
@@ -56,11 +63,14 @@ func after(row Row, o Outcome, earlier bool) Row {
 	switch o.Verdict {
 	case Done, Begun:
 		return adopt(row, o)
-	case Refused:
+	case Refused, Malformed:
 		if earlier && !o.StoredRefusal {
 			return inDoubt(next)
 		}
 		next.State = Declined
+		if o.Verdict == Malformed {
+			next.Basis = ByForm
+		}
 		next.Answer = o.Answer
 		next.Request = nil
 	case Unsent, TurnedAway:

@@ -21,6 +21,8 @@ func TestAfter(t *testing.T) {
 		{Outcome{Verdict: Unsent}, Released, ByUnsent, 1, Doubt},
 		{Outcome{Verdict: TurnedAway}, Released, ByTurnedAway, 1, Doubt},
 		{Outcome{Verdict: Misdirected}, Held, ByCall, 0, Held},
+		{Outcome{Verdict: Malformed}, Declined, ByForm, 0, Doubt},
+		{Outcome{Verdict: Malformed, StoredRefusal: true}, Declined, ByForm, 0, Declined},
 		{Outcome{Verdict: Unproven}, Doubt, ByCall, 0, Doubt},
 		{Outcome{}, Doubt, ByCall, 0, Doubt},
 		{Outcome{Verdict: 99}, Doubt, ByCall, 0, Doubt},

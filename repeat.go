@@ -108,7 +108,12 @@ func otherRequest(row Row) error {
 // stateError is what a delivery is told by the state of its row.
 func stateError(row Row) error {
 	switch row.State {
-	case Settled, Pending, Declined:
+	case Declined:
+		if row.Basis == ByForm {
+			return keyError(row, ErrMalformed)
+		}
+		return nil
+	case Settled, Pending:
 		return nil
 	case Captured:
 		return keyError(row, ErrBusy)
@@ -132,12 +137,24 @@ func (f *Fence) Repeat(ctx context.Context, k Key, message string) (Row, error) 
 		return Row{}, &Error{Key: k, Err: ErrNoRow}
 	case err != nil:
 		return Row{}, unwritten(k, err)
+	case row.State == Released && row.Attempts() == 0:
+		return row, keyError(row, ErrReleased)
 	case row.Message != message:
 		return row, f.told(row, otherRequest(row))
 	case row.State == Released && row.Spent():
 		return row, keyError(row, ErrSpent)
 	}
 	return row, f.told(row, stateError(row))
+}
+
+// whilePaused answers a delivery whose provider is not called at present: what is
+// done already is answered from its row.
+func (f *Fence) whilePaused(ctx context.Context, e Effect, wait time.Duration, why string) (Row, error) {
+	row, err := f.Repeat(ctx, e.Key, e.Message)
+	if errors.Is(err, ErrNoRow) || errors.Is(err, ErrReleased) {
+		return row, &Error{Key: e.Key, Row: row, Err: ErrPaused, Wait: wait, Reason: fmt.Sprintf("%s, for another %s: %s", e.Provider, wait.Round(time.Second), why)}
+	}
+	return row, err
 }
 
 // Parked notes that the message with the given id is in the failure transport

@@ -44,6 +44,7 @@ const (
 	ByCall       Basis = "call"       // the capture, or the provider's answer to the call
 	ByUnsent     Basis = "unsent"     // proof that no byte was sent
 	ByTurnedAway Basis = "turnedaway" // an answer that says that nothing was done (401, 429 …)
+	ByForm       Basis = "form"       // an answer that the request itself is wrong (400, validation)
 	ByLookup     Basis = "lookup"     // a look-up at the provider
 	ByAbsence    Basis = "absence"    // a look-up that found nothing, late enough to prove it
 	ByExpiry     Basis = "expiry"     // a time that ran out: the lease, hold_after, pending_for

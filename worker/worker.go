@@ -223,6 +223,7 @@ func (w *Worker) judge(m *Message, row zabor.Row, err error) (verdict, string) {
 			w.missing.forget(m.ID)
 			return park, err.Error()
 		}
+	case errors.Is(err, zabor.ErrPaused):
 	case row.State == "" || errors.Is(err, zabor.ErrStale):
 		// The fence or the application's database could not be reached:
 		// taking more messages would only carry them round.
@@ -235,6 +236,9 @@ func (w *Worker) judge(m *Message, row zabor.Row, err error) (verdict, string) {
 // lease of whoever holds its row, at most the next backoff.
 func (w *Worker) delay(row zabor.Row, err error) time.Duration {
 	next := w.Backoff[min(max(row.Captures, 1), len(w.Backoff))-1]
+	if e, ok := errors.AsType[*zabor.Error](err); ok && e.Wait > 0 {
+		return max(e.Wait, next)
+	}
 	if errors.Is(err, zabor.ErrBusy) || errors.Is(err, zabor.ErrInDoubt) {
 		if left := row.SendUntil.Sub(row.ReadAt); !row.ReadAt.IsZero() && left > 0 {
 			return min(left+10*time.Millisecond, next)

@@ -1,0 +1,54 @@
+package zabor
+
+import (
+	"testing"
+	"time"
+)
+
+func TestBreaker(t *testing.T) {
+	var b breaker
+	now := time.Unix(1_000_000, 0)
+	waits := func(want time.Duration) {
+		t.Helper()
+		if got, _ := b.wait("p", now, 10*time.Second); got != want {
+			t.Fatalf("wait %v, want %v", got, want)
+		}
+	}
+	refused := Outcome{Verdict: Unsent, Reason: "connection refused"}
+
+	waits(0)
+	if !b.ended("p", refused, now) {
+		t.Error("the first refused call begins no pause")
+	}
+	waits(firstPause)
+	if other, _ := b.wait("q", now, time.Second); other != 0 {
+		t.Errorf("another provider waits %v", other)
+	}
+	// Calls that were under way do not lengthen it.
+	if b.ended("p", refused, now) {
+		t.Error("the second refused call begins a pause")
+	}
+	waits(firstPause)
+
+	// One is let through when it is over; the others wait for its answer.
+	now = now.Add(firstPause)
+	waits(0)
+	waits(10 * time.Second)
+	now = now.Add(10 * time.Second)
+	b.ended("p", refused, now)
+	waits(2 * firstPause)
+
+	now = now.Add(2 * firstPause)
+	b.ended("p", Outcome{Verdict: TurnedAway, RetryAfter: time.Minute}, now)
+	waits(time.Minute)
+	now = now.Add(time.Minute)
+	b.ended("p", Outcome{Verdict: TurnedAway, RetryAfter: 1<<63 - 1}, now)
+	waits(longestPause)
+
+	b.ended("p", Outcome{Verdict: Refused}, now)
+	waits(0)
+	b.ended("p", Outcome{Verdict: Misdirected}, now)
+	waits(wrongPause)
+	b.ended("p", Outcome{}, now)
+	waits(0)
+}
