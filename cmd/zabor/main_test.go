@@ -1,0 +1,166 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"zabor/internal/servers"
+)
+
+// The test binary is the program where its first argument is none of go test's,
+// so that the tests start, stop and kill real processes of it, and the race
+// detector watches these too.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-test.") {
+		main()
+	}
+	flag.Parse()
+	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == parallel.DefValue {
+		parallel.Value.Set("16") // these tests wait for leases, not for a processor
+	}
+	servers.Main(m)
+}
+
+// limit is how long anything may take that a test waits for.
+const limit = time.Minute
+
+// process is one run of the program.
+type process struct {
+	t   testing.TB
+	cmd *exec.Cmd
+	log lockedBuffer
+
+	done chan struct{} // closed when it has ended
+	code int           // its exit code then; -1: by a signal
+}
+
+// start starts the program. It is killed at the end of the test, and what it
+// logged is shown if the test has failed.
+func start(t testing.TB, args ...string) *process {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &process{t: t, cmd: exec.Command(self, args...), done: make(chan struct{})}
+	p.cmd.Env = slices.DeleteFunc(os.Environ(), func(s string) bool { return strings.HasPrefix(s, "ZABOR_") })
+	p.cmd.Stdout, p.cmd.Stderr = &p.log, &p.log
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		p.cmd.Wait()
+		p.code = p.cmd.ProcessState.ExitCode()
+		close(p.done)
+	}()
+	t.Cleanup(func() {
+		p.kill()
+		if log := p.log.String(); strings.Contains(log, "DATA RACE") {
+			t.Errorf("a data race in zabor %s", strings.Join(args, " "))
+		}
+		if t.Failed() {
+			t.Logf("zabor %s, exit code %d:\n%s", strings.Join(args, " "), p.code, p.log.String())
+		}
+	})
+	return p
+}
+
+// signal sends sig; a process that has ended already is none.
+func (p *process) signal(sig syscall.Signal) {
+	if err := p.cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		p.t.Error(err)
+	}
+}
+
+// kill ends the process by SIGKILL and waits until it is gone.
+func (p *process) kill() {
+	p.signal(syscall.SIGKILL)
+	<-p.done
+}
+
+// exit waits until the process ends and checks its exit code.
+func (p *process) exit(want int) {
+	p.t.Helper()
+	select {
+	case <-p.done:
+	case <-time.After(2 * limit):
+		p.t.Fatalf("%s: still running after %s", p.cmd.Args[1:], 2*limit)
+	}
+	if p.code != want {
+		p.t.Fatalf("%s: exit code %d, want %d", p.cmd.Args[1:], p.code, want)
+	}
+}
+
+// stopped waits until the process has stopped itself at its moment.
+func (p *process) stopped() {
+	p.t.Helper()
+	answer := make(chan error, 1)
+	go func() {
+		var info unix.Siginfo
+		err := error(unix.EINTR)
+		for errors.Is(err, unix.EINTR) {
+			err = unix.Waitid(unix.P_PID, p.cmd.Process.Pid, &info, unix.WSTOPPED|unix.WEXITED|unix.WNOWAIT, nil)
+		}
+		const stopped = 5 // CLD_STOPPED
+		if err == nil && info.Code != stopped {
+			err = errors.New("it ended")
+		}
+		answer <- err
+	}()
+	select {
+	case err := <-answer:
+		if err != nil {
+			p.t.Fatalf("%s: not stopped: %v", p.cmd.Args[1:], err)
+		}
+	case <-time.After(limit):
+		p.t.Fatalf("%s: not stopped after %s", p.cmd.Args[1:], limit)
+	}
+}
+
+// logged waits until the process has logged text.
+func (p *process) logged(text string) {
+	p.t.Helper()
+	eventually(p.t, "the log says "+text, func() bool { return strings.Contains(p.log.String(), text) })
+}
+
+// eventually waits until cond holds.
+func eventually(t testing.TB, what string, cond func() bool) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(limit); !cond(); <-tick.C {
+		if time.Now().After(end) {
+			t.Fatalf("not after %s: %s", limit, what)
+		}
+	}
+}
+
+// lockedBuffer takes a process' output while a test reads it.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
