@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -87,14 +88,14 @@ func (q queue) set(t testing.TB, key string) []redis.Z {
 	return v
 }
 
-// now is Redis's clock.
-func (q queue) now(t testing.TB) int64 {
+// now is Redis's clock in seconds.
+func (q queue) now(t testing.TB) float64 {
 	t.Helper()
 	at, err := q.app.Time(t.Context()).Result()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return at.Unix()
+	return float64(at.UnixMicro()) / 1e6
 }
 
 func payloadOf(orderID string) string {
@@ -258,8 +259,8 @@ func TestReserveTouchesOnlyAttempts(t *testing.T) {
 			if len(z) != 1 || z[0].Member != tt.member {
 				t.Fatalf("reserved %v\nwant %q", z, tt.member)
 			}
-			if end := int64(z[0].Score); end < before+90 || end > q.now(t)+91 {
-				t.Errorf("lease ends at %d, asked for 90 s at %d", end, before)
+			if end := z[0].Score; end < before+90 || end > q.now(t)+91 || end != math.Trunc(end) {
+				t.Errorf("lease ends at %f, asked for 90 s at %f", end, before)
 			}
 			if n := q.list(t, q.k.notify); len(n) != 0 {
 				t.Errorf("notify %q, want its token gone", n)
@@ -362,7 +363,7 @@ func TestAckNeedsTheExactMember(t *testing.T) {
 func TestDueTimes(t *testing.T) {
 	q := newQueue(t, nil)
 	ctx := t.Context()
-	now := float64(q.now(t))
+	now := math.Trunc(q.now(t))
 	q.app.ZAdd(ctx, q.k.delayed,
 		redis.Z{Score: now + 3600, Member: payloadOf("future")}, redis.Z{Score: now, Member: payloadOf("now")}, redis.Z{Score: now - 5, Member: payloadOf("past")})
 	q.app.ZAdd(ctx, q.k.reserved, redis.Z{Score: now - 1, Member: payloadOf("lost")})
@@ -388,6 +389,36 @@ func TestExpiredJobGoesToTheTail(t *testing.T) {
 	if first.DeliveredBefore || !second.DeliveredBefore || !second.Rewritten {
 		t.Errorf("DeliveredBefore %v, %v; Rewritten %v", first.DeliveredBefore, second.DeliveredBefore, second.Rewritten)
 	}
+}
+
+// Whole seconds, as Laravel writes them, and never sooner than asked.
+func TestTimesAreRoundedUp(t *testing.T) {
+	q := newQueue(t, lease(1500*time.Millisecond))
+	q.push(t, payloadOf("1"))
+	check := func(what, key string, asked float64, act func()) {
+		t.Helper()
+		before := q.now(t)
+		act()
+		z := q.set(t, key)
+		if len(z) != 1 {
+			t.Fatalf("%s: %s holds %v", what, key, z)
+		}
+		if at := z[0].Score; at < before+asked || at > q.now(t)+asked+1 || at != math.Trunc(at) {
+			t.Errorf("%s: score %f at %f, asked for %v s", what, at, before, asked)
+		}
+	}
+	var m *worker.Message
+	check("Receive", q.k.reserved, 1.5, func() { m = q.receive(t) })
+	check("Renew", q.k.reserved, 1.5, func() {
+		if err := q.Renew(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+	})
+	check("Later", q.k.delayed, 0.3, func() {
+		if err := q.Later(t.Context(), m, 300*time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+	})
 }
 
 func TestMigrationHasALimit(t *testing.T) {
@@ -465,7 +496,7 @@ func TestWaitingReceive(t *testing.T) {
 	if waited := time.Since(start); waited > 900*time.Millisecond {
 		t.Errorf("received after %v, pushed after 300ms", waited)
 	}
-	q.app.ZAdd(t.Context(), q.k.delayed, redis.Z{Score: float64(q.now(t) + 2), Member: payloadOf("2")})
+	q.app.ZAdd(t.Context(), q.k.delayed, redis.Z{Score: math.Trunc(q.now(t)) + 2, Member: payloadOf("2")})
 	start = time.Now()
 	q.receive(t)
 	if waited := time.Since(start); waited > 4*time.Second {
