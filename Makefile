@@ -1,0 +1,43 @@
+# Everything that is built, tested and measured, by one name each. Needs make and Go 1.26; `make test` installs the rest.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help build test model soak bench cover lint fmt
+
+GO       ?= go
+FUZZTIME ?= 10m
+BENCH    ?= .
+TOOL     := $(GO) tool -modfile=tools/go.mod
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## bin/zabor, one static program
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o bin/zabor ./cmd/zabor
+
+test: ## all tests, with the race detector, on real servers; installs them where they are missing
+	@scripts/install-test-packages.sh
+	@CGO_ENABLED=1 ZABOR_TEST_REQUIRE=1 $(GO) test -race -timeout 20m ./...
+
+model: ## the protocol's model and its mutants; one to two minutes
+	@scripts/install-test-packages.sh
+	@docs/model/check.sh
+
+soak: ## hours: the tests that kill at random, then each fuzzer for FUZZTIME (10m)
+	@scripts/install-test-packages.sh
+	CGO_ENABLED=1 ZABOR_SOAK=1 ZABOR_TEST_REQUIRE=1 $(GO) test -race -count 1 -timeout 12h ./...
+	@scripts/fuzz.sh $(FUZZTIME)
+
+bench: ## benchmarks; BENCH is a pattern of their names
+	@$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 1h ./...
+
+cover: ## cover.html: what the tests run through, over all packages
+	@CGO_ENABLED=1 $(GO) test -coverpkg ./... -coverprofile cover.out -timeout 20m ./...
+	@$(GO) tool cover -html cover.out -o cover.html
+	@$(GO) tool cover -func cover.out | tail -n 1
+
+lint: ## the linters of .golangci.yml
+	@$(TOOL) golangci-lint run
+
+fmt: ## formats the code
+	@gofmt -w -s $$(git ls-files -co --exclude-standard '*.go')
