@@ -108,6 +108,10 @@ type Fence struct {
 	Secret []byte      // the installation's, at least [MinSecret] bytes; provider keys are derived from it
 	Alert  func(Alert) // nil: none wanted
 
+	// Journal keeps successes while the database is away. Nil: they are kept in
+	// memory for SaveTimeout, and are then only in an alert.
+	Journal *Journal
+
 	// SaveTimeout bounds the saving of an outcome, over all its tries, once
 	// the provider may have acted. Zero: [SaveTimeout].
 	SaveTimeout time.Duration

@@ -590,3 +590,59 @@ func TestTheDeadlineCountsFromBeforeTheCapture(t *testing.T) {
 		}
 	})
 }
+
+// A success that the database could not take is in the journal, and is saved
+// from there by the next process before it takes a message.
+func TestTheJournal(t *testing.T) {
+	for name, start := range map[string]struct {
+		server  func(testing.TB) *servers.Server
+		address func(testing.TB, *servers.Server) string
+	}{
+		"mariadb":  {servers.OwnMariaDB, servers.MariaDBDatabase},
+		"postgres": {servers.OwnPostgres, servers.PostgresDatabase},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := start.server(t)
+			w := newWorld(t, openStore(t, start.address(t, server)))
+			dir := t.TempDir()
+			journal, err := zabor.OpenJournal(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.fence.Journal = journal
+			w.fence.SaveTimeout = 100 * time.Millisecond
+			if n, err := w.fence.ReplayJournal(t.Context()); n != 0 || err != nil {
+				t.Fatalf("an empty journal: %d saved, %v", n, err)
+			}
+			e := effect("1001")
+			_, err = w.fence.Do(t.Context(), e, func(context.Context, zabor.Row) zabor.Outcome {
+				server.Kill()
+				return done
+			})
+			if !errors.Is(err, zabor.ErrInDoubt) {
+				t.Fatalf("error %v, want %v", err, zabor.ErrInDoubt)
+			}
+			if n, err := w.fence.ReplayJournal(t.Context()); n != 0 || err == nil {
+				t.Fatalf("while the database is away: %d saved, %v; want none and an error", n, err)
+			}
+			if err := server.Start(); err != nil {
+				t.Fatal(err)
+			}
+			w.restart()
+			w.fence.Journal = journal
+			for _, want := range []int{1, 0} {
+				if n, err := w.fence.ReplayJournal(t.Context()); n != want || err != nil {
+					t.Fatalf("%d saved, %v; want %d", n, err, want)
+				}
+			}
+			row, err := w.fence.Do(t.Context(), e, w.answers(done))
+			if err != nil || row.Reference != "pay_1" || w.calls != 0 {
+				t.Errorf("%s %q, %v, %d calls; want settled pay_1 without a call", row.State, row.Reference, err, w.calls)
+			}
+			if _, critical := w.alerted("unsaved"); critical != 0 {
+				t.Errorf("critical alerts=%d, want none: the success was kept", critical)
+			}
+		})
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 )
 
@@ -19,15 +20,25 @@ func (f *Fence) save(ctx context.Context, row Row, o Outcome) (Row, error) {
 	defer cancel()
 
 	next := after(row, o, false)
+	kept := "" // the journal's file
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		saved, err := f.trySave(ctx, row, next, o)
 		if err == nil {
+			if kept != "" {
+				os.Remove(kept)
+			}
 			f.at(Saved, row.Key)
 			return saved, stateError(saved)
 		}
+		if kept == "" && o.Reference != "" && f.Journal != nil {
+			var journalErr error
+			if kept, journalErr = f.Journal.keep(row, o); journalErr != nil {
+				err = errors.Join(err, fmt.Errorf("and the journal: %w", journalErr))
+			}
+		}
 		select {
 		case <-ctx.Done():
-			return row, f.unsaved(row, o, err)
+			return row, f.unsaved(row, o, err, kept)
 		case <-time.After(pause):
 		}
 	}
@@ -87,9 +98,12 @@ func saveReference(ctx context.Context, s Store, told func(before, after Row), r
 
 // unsaved is the error of an outcome that could not be committed in time. The
 // row stays captured, so that it becomes doubt when its lease ends.
-func (f *Fence) unsaved(row Row, o Outcome, err error) error {
+func (f *Fence) unsaved(row Row, o Outcome, err error, kept string) error {
 	reason := fmt.Sprintf("the call ended as %s and could not be saved: %v", o.Verdict, err)
-	if o.Reference != "" {
+	switch {
+	case kept != "":
+		reason += "; the success is in the journal"
+	case o.Reference != "":
 		f.alert(row, Critical, "unsaved", fmt.Sprintf("the provider did it, reference %s, and the database could not save it: %v", o.Reference, err))
 	}
 	return &Error{Key: row.Key, Row: row, Reason: reason, Err: ErrInDoubt}

@@ -52,9 +52,17 @@ func (c *workerCommand) Run(p *program) error {
 		}
 		p.log.Info("queue", "name", q.Name(), "ready", depth.Ready, "reserved", depth.Reserved, "delayed", depth.Delayed, "reserve", q.Reserve)
 	}
+	// A message whose success is still in the journal would meet a row that
+	// does not know of it.
+	if saved, err := w.Fence.ReplayJournal(p.ctx); err != nil {
+		return unreachable(err, "no message was taken; start again when the database is there")
+	} else if saved > 0 {
+		p.log.Warn("saved from the journal", "successes", saved)
+	}
 	ctx, cancel := context.WithCancel(p.ctx)
 	defer cancel()
 	var wg sync.WaitGroup
+	wg.Go(func() { p.replay(ctx, w.Fence) })
 	wg.Go(func() {
 		resolver.Run(ctx, func(err error) { p.log.Warn("cannot resolve", "error", err) })
 	})
@@ -113,8 +121,15 @@ func (p *program) newWorker(ctx context.Context, file *config.Config, store *sql
 	for _, s := range steps {
 		s.DB = store.DB()
 	}
+	fence := &zabor.Fence{Store: store, Secret: secret, Alert: p.alert}
+	if file.Journal != "" {
+		if fence.Journal, err = zabor.OpenJournal(file.Journal); err != nil {
+			closeAll()
+			return nil, nil, nil, usage(fmt.Errorf("%s: %w", file.Path, err), "make the folder writable for this user, or write another one under journal:")
+		}
+	}
 	w := &worker.Worker{
-		Fence:   &zabor.Fence{Store: store, Secret: secret, Alert: p.alert},
+		Fence:   fence,
 		Queues:  queues,
 		Lanes:   file.Lanes,
 		Steps:   steps,
@@ -126,6 +141,27 @@ func (p *program) newWorker(ctx context.Context, file *config.Config, store *sql
 		},
 	}
 	return w, &zabor.Resolver{Store: store, Lookup: lookup(providers), Alert: p.alert}, closeAll, nil
+}
+
+// replay saves what an outage of the database leaves in the journal while the
+// worker runs.
+func (p *program) replay(ctx context.Context, fence *zabor.Fence) {
+	tick := time.NewTicker(5 * time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		saved, err := fence.ReplayJournal(ctx)
+		if err != nil && ctx.Err() == nil {
+			p.log.Warn("cannot save from the journal; trying again", "error", err)
+		}
+		if saved > 0 {
+			p.log.Warn("saved from the journal", "successes", saved)
+		}
+	}
 }
 
 // secondsToStop is how long a stop can take: the longest call, its saving, and

@@ -28,16 +28,6 @@ func (c *Config) Profile(name string) (provider.Profile, bool) {
 // is set needs its DB set before first use.
 func (c *Config) Compiled() []*step.Step { return slices.Clone(c.steps) }
 
-// StepOf is the step of messages of the given class; nil: there is none.
-func (c *Config) StepOf(class string) *step.Step {
-	for _, s := range c.steps {
-		if s.Matches(class) {
-			return s
-		}
-	}
-	return nil
-}
-
 // profileNames are the providers that a profile can name.
 var profileNames = []string{
 	"custom", "adyen", "braintree", "checkout", "cloudpayments", "gocardless", "mollie", "paypal", "paystack",
@@ -53,7 +43,7 @@ func (v *validator) buildProviders() {
 		case p.Profile == "custom":
 			profile := p.custom()
 			if err := profile.Validate(); err != nil {
-				v.wrongField(at, err, "")
+				v.wrongField(at, err)
 				continue
 			}
 			v.profiles[name] = profile
@@ -69,7 +59,7 @@ func (v *validator) buildProviders() {
 
 // wrongField adds a finding for an error of another package, which begins with
 // the name of the setting within at that it is about.
-func (v *validator) wrongField(at path, err error, fix string) {
+func (v *validator) wrongField(at path, err error) {
 	text := err.Error()
 	for {
 		field, rest, ok := strings.Cut(text, ": ")
@@ -90,13 +80,19 @@ func (v *validator) wrongField(at path, err error, fix string) {
 			at, text = at.child(field), rest
 		}
 	}
-	what, hint, _ := strings.Cut(text, "; ")
-	if fix == "" {
-		fix = hint
-	} else {
-		what = text
+	for _, f := range v.findings {
+		if within(f.Key, at.String()) || within(at.String(), f.Key) {
+			return // what could not be read is not wrong once more
+		}
 	}
+	what, fix, _ := strings.Cut(text, "; ")
 	v.findError(v.at(at), at, errors.New(what), fix)
+}
+
+// within reports whether the setting at inner is that at outer or in it.
+func within(inner, outer string) bool {
+	rest, ok := strings.CutPrefix(inner, outer)
+	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }
 
 // custom is p as a profile.
@@ -254,7 +250,7 @@ func (v *validator) compileStep(at path, name string, s *Step) *step.Step {
 	if s.Prepare != nil {
 		requests = 2
 		if _, err := provider.NewTemplate(s.Prepare.spec()); err != nil {
-			v.wrongField(at.child("prepare"), err, "")
+			v.wrongField(at.child("prepare"), err)
 		}
 	}
 	for _, name := range v.providersOf(s) {
@@ -274,7 +270,7 @@ func (v *validator) compileStep(at path, name string, s *Step) *step.Step {
 	}
 	joined, _ := err.(interface{ Unwrap() []error })
 	for _, err := range joined.Unwrap() {
-		v.wrongField(at, err, "")
+		v.wrongField(at, err)
 	}
 	return nil
 }
@@ -299,10 +295,10 @@ func (v *validator) dialect() step.Dialect {
 	if v.Database != "" {
 		a = v.Database
 	}
-	switch a.Scheme() {
-	case "postgres", "postgresql", "pgsql":
+	switch scheme := a.Scheme(); {
+	case strings.HasSuffix(scheme, "pgsql"), strings.HasPrefix(scheme, "postgres"):
 		return step.Postgres
-	case "sqlite":
+	case strings.Contains(scheme, "sqlite"):
 		return step.SQLite
 	}
 	return step.MySQL

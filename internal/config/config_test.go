@@ -1,27 +1,204 @@
 package config
 
 import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
+
+	"github.com/goccy/go-yaml"
 )
 
-// example is the environment of the example.
+// exampleEnv sets what the example asks for.
 func exampleEnv() Env {
-	set := map[string]string{
+	return environment(map[string]string{
 		"DB_USERNAME": "shop", "DB_PASSWORD": "p@ss/w:rd", "DB_HOST": "db.example", "DB_DATABASE": "shop",
 		"MESSENGER_TRANSPORT_DSN": "redis://localhost:6379/messages/symfony?dbindex=0",
-		"STRIPE_SECRET":           "sk", "YOOKASSA_SHOP_ID": "1", "YOOKASSA_SECRET_KEY": "y", "ACQUIRER_TOKEN": "t",
-		"ALERT_URL": "slack://x", "OPS_HASH": "h", "FINANCE_HASH": "h",
-	}
-	return Env{Lookup: func(n string) (string, bool) { v, ok := set[n]; return v, ok }}
+		"STRIPE_SECRET":           "sk_test_1", "YOOKASSA_SHOP_ID": "501", "YOOKASSA_SECRET_KEY": "y", "ACQUIRER_TOKEN": "t",
+		"ALERT_URL": "slack://token@channel", "OPS_HASH": "h", "FINANCE_HASH": "h",
+		"ZABOR_KEY": "k", "APP_KEY": "base64:x", "APP_SECRET": "s",
+	})
 }
 
-func TestExample(t *testing.T) {
+var examples = []string{"testdata/zabor.example.yaml", "../../zabor.example.yaml"}
+
+func TestTheExampleIsValid(t *testing.T) {
+	for _, path := range examples {
+		c, err := Load(path, exampleEnv())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := string(c.Fence), "mysql://shop:p%40ss%2Fw%3Ard@db.example:3306/shop"; got != want {
+			t.Errorf("fence %s, want %s", got, want)
+		}
+		if got, want := c.Fence.String(), "mysql://db.example:3306/shop"; got != want {
+			t.Errorf("fence prints as %s, want %s", got, want)
+		}
+		if got := len(c.Compiled()); got != 2 {
+			t.Errorf("%d steps, want 2", got)
+		}
+		if got, want := c.Steps["refund"].Part, Path("refundId"); got != want {
+			t.Errorf("part %s, want %s", got, want)
+		}
+		if got, want := c.KeepApart, []KeepApart{{"laravel_database_laravel_cache_", 1}, {Prefix: "sessions:"}}; !slices.Equal(got, want) {
+			t.Errorf("keep_apart %v, want %v", got, want)
+		}
+		if printed := fmt.Sprintf("%v %+v %#v", c.Providers["acquirer"], c.File, c.Providers["acquirer"].Headers); strings.Contains(printed, "Bearer t") || strings.Contains(printed, "p%40ss") {
+			t.Errorf("a secret is printed: %s", printed)
+		}
+	}
+}
+
+// Whatever is valid and not acted on is named, and nothing else is: the example
+// has all of it but what excludes something else there.
+func TestUnbuiltNamesWhatIsNotActedOn(t *testing.T) {
 	c, err := Load("testdata/zabor.example.yaml", exampleEnv())
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Log(string(c.Fence))
+	var got []string
 	for _, f := range c.Unbuilt() {
-		t.Log(f)
+		got = append(got, fmt.Sprintf("%d %s", f.Line, f.Key))
+		if f.What == "" || f.Fix == "" || f.Column == 0 || f.File != "testdata/zabor.example.yaml" {
+			t.Errorf("incomplete: %+v", f)
+		}
+	}
+	want := []string{
+		"19 queues.payments.laravel.horizon", "19 queues.payments.laravel.app_key", "23 queues.async.symfony.app_secret",
+		"27 providers.stripe.profile", "28 providers.yookassa.profile", "43 enums",
+		"54 steps.charge.prepare", "56 steps.charge.captured", "57 steps.charge.settled", "58 steps.charge.declined", "59 steps.charge.held", "60 steps.charge.then",
+		"70 bus", "74 alerts", "75 proxy", "76 dashboard", "77 metrics",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("\ngot  %q\nwant %q", got, want)
+	}
+}
+
+func TestUnbuiltCountsOnlyWhatIsSet(t *testing.T) {
+	for text, want := range map[string]string{
+		"shared: true":                        "queues.payments.shared",
+		"shared: false":                       "",
+		"missing_row: capture":                "",
+		"failed: {table: failed}":             "",
+		"failed: {database: \"sqlite:///x\"}": "queues.payments.failed.database",
+	} {
+		c, err := Parse("z", []byte(change(t, "    laravel:", "    "+text+"\n    laravel:")), environment(baseEnv))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for _, f := range c.Unbuilt() {
+			got += f.Key
+		}
+		if got != want {
+			t.Errorf("%s: not acted on is %q, want %q", text, got, want)
+		}
+	}
+	for _, u := range unbuilt {
+		if !describes(Schema(), strings.Split(u.key, ".")) {
+			t.Errorf("the table names %s, which is no key", u.key)
+		}
+	}
+}
+
+// describes reports whether the schema has a key; * is any key of a map.
+func describes(schema []byte, key []string) bool {
+	var at any
+	if err := json.Unmarshal(schema, &at); err != nil {
+		return false
+	}
+	for _, name := range key {
+		m, _ := at.(map[string]any)
+		properties, _ := m["properties"].(map[string]any)
+		at = properties[name]
+		if name == "*" {
+			at = m["additionalProperties"]
+		}
+	}
+	return at != nil
+}
+
+// The schema knows every key of the examples, and knows no other.
+func TestSchema(t *testing.T) {
+	var schema map[string]any
+	if err := json.Unmarshal(Schema(), &schema); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := schema["$schema"], "https://json-schema.org/draft/2020-12/schema"; got != want {
+		t.Errorf("$schema=%v, want %s", got, want)
+	}
+	for _, path := range examples {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var file any
+		if err := yaml.Unmarshal(content, &file); err != nil {
+			t.Fatal(err)
+		}
+		for _, wrong := range against(schema, file, path) {
+			t.Error(wrong)
+		}
+	}
+	for _, bad := range []any{
+		map[string]any{"fence": "x", "lanse": uint64(1)},
+		map[string]any{"fence": "x", "lanes": uint64(5000)},
+		map[string]any{"fence": "x", "lanes": "many"},
+		map[string]any{"fence": "x", "hold_after": uint64(30)},
+		map[string]any{"fence": uint64(1)},
+		map[string]any{},
+		map[string]any{"fence": "x", "queues": map[string]any{"a": map[string]any{"missing_row": "perhaps"}}},
+	} {
+		if len(against(schema, bad, "file")) == 0 {
+			t.Errorf("the schema takes %v", bad)
+		}
+	}
+}
+
+func TestFind(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	none := func(string) (string, bool) { return "", false }
+	if _, err := os.Stat("/etc/zabor/zabor.yaml"); err != nil {
+		if _, err := Find("", none); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("error %v, want fs.ErrNotExist", err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "zabor.yaml"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	set := func(name string) (string, bool) { return "env.yaml", name == "ZABOR_CONFIG" }
+	for _, test := range []struct {
+		flag   string
+		lookup func(string) (string, bool)
+		want   string
+	}{
+		{"flag.yaml", set, "flag.yaml"},
+		{"", set, "env.yaml"},
+		{"", none, "./zabor.yaml"},
+	} {
+		if got, err := Find(test.flag, test.lookup); err != nil || got != test.want {
+			t.Errorf("Find(%q)=%q, %v; want %q", test.flag, got, err, test.want)
+		}
+	}
+	if _, err := Load("gone.yaml", Env{}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("error %v, want fs.ErrNotExist", err)
+	}
+}
+
+func TestNearest(t *testing.T) {
+	names := []string{"retry_after", "redeliver_timeout", "prefix", "db"}
+	for in, want := range map[string]string{
+		"retry_aftr": "retry_after", "retryafter": "retry_after", "Retry_After": "retry_after", "prefxi": "prefix",
+		"reserve": "", "d": "db", "xy": "", "redeliver-timeout": "redeliver_timeout", "": "",
+	} {
+		if got := nearest(in, names); got != want {
+			t.Errorf("nearest(%q)=%q, want %q", in, got, want)
+		}
 	}
 }

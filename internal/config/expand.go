@@ -121,12 +121,14 @@ func inAddress(pieces []piece, i int, value string) (string, error) {
 		}
 	}
 	scheme, authority, ok := strings.Cut(before.String(), "://")
-	if !ok || strings.ContainsAny(authority, "/?#") || scheme == "unix" {
-		keep := ""
-		if (scheme == "unix" || scheme == "sqlite") && !strings.ContainsAny(authority, "?#") {
-			keep = "/" // a file's path
+	if scheme == "unix" || scheme == "sqlite" { // a file's path
+		if strings.Contains(authority, "?") {
+			return percent(value, ""), nil
 		}
-		return percent(value, keep), nil
+		return percent(value, "/"), nil
+	}
+	if !ok || strings.ContainsAny(authority, "/?#") {
+		return percent(value, ""), nil
 	}
 	rest, _, _ := strings.Cut(after.String(), "/")
 	rest, _, _ = strings.Cut(rest, "?")

@@ -250,10 +250,10 @@ func (s Secret) GoString() string { return s.String() }
 
 func (a Address) String() string {
 	u, err := url.Parse(string(a))
-	if err != nil || u.Scheme == "" {
-		if a == "" {
-			return ""
-		}
+	switch {
+	case a == "":
+		return ""
+	case err != nil || u.Scheme == "" || u.Opaque != "":
 		return "[address]"
 	}
 	return u.Scheme + "://" + u.Host + u.Path
@@ -265,9 +265,10 @@ func (a Address) MarshalText() ([]byte, error) { return []byte(a.String()), nil 
 // GoString keeps it out of %#v.
 func (a Address) GoString() string { return a.String() }
 
-// Scheme is the part of a before ://, in lower case; empty: there is none.
+// Scheme is the part of a before the first colon, in lower case; empty: there
+// is none.
 func (a Address) Scheme() string {
-	scheme, _, ok := strings.Cut(string(a), "://")
+	scheme, _, ok := strings.Cut(string(a), ":")
 	if !ok {
 		return ""
 	}

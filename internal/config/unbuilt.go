@@ -18,7 +18,6 @@ var unbuilt = [...]struct {
 	{key: "queues.*.failed.database", lost: "failed messages are kept in the fence's database"},
 	{key: "encryption_key", lost: "requests and answers are kept unencrypted"},
 	{key: "keep_answers", lost: "stored answers are kept for ever"},
-	{key: "journal", lost: "a success is kept in memory only while the database is away"},
 	{key: "keep_apart", lost: "an overlap with cache and sessions is not looked for"},
 	{key: "enums", lost: "a PHP enum in a request is refused"},
 	{key: "bus", lost: "a message without a step is parked"},

@@ -52,29 +52,27 @@ func (v *validator) validateScope() {
 	}
 }
 
+// The schemes of addresses; the first ones are the ones to write.
 var (
-	databaseSchemes = []string{"mysql", "mariadb", "postgres", "postgresql", "pgsql", "sqlite"}
+	databaseSchemes = []string{"mysql", "mariadb", "postgres", "postgresql", "pgsql", "sqlite", "mysqli", "mysql2", "pdo-mysql", "pdo-pgsql", "sqlite3", "pdo-sqlite"}
 	redisSchemes    = []string{"redis", "rediss", "unix"}
+	dsnSchemes      = []string{"redis", "rediss", "valkey", "valkeys"}
 )
 
 // validateAddress checks what an address begins with; whoever opens it reads
 // the rest.
 func (v *validator) validateAddress(p path, a Address, schemes []string) {
-	if a == "" {
-		if s := v.byPath[p.String()]; s != nil && !slices.ContainsFunc(v.findings, func(f Finding) bool { return f.Key == p.String() }) {
-			v.wrong(p, "the address is empty", "write one that begins with "+strings.Join(schemes, "://, ")+"://")
-		}
-		return
-	}
-	known := func(scheme string) bool {
-		return slices.Contains(schemes, scheme) || slices.Contains(schemes, "redis") && strings.HasPrefix(scheme, "redis")
-	}
-	if !known(a.Scheme()) {
-		fix := "begin it with " + strings.Join(schemes, "://, ") + "://"
+	write := strings.Join(schemes[:min(6, len(schemes))], "://, ") + "://"
+	switch {
+	case slices.Contains(schemes, a.Scheme()):
+	case a != "":
+		fix := "begin it with one of " + write
 		if like := nearest(a.Scheme(), schemes); like != "" {
 			fix = "did you mean " + like + "://?"
 		}
 		v.wrong(p, "the address begins with none of the known schemes", fix)
+	case v.byPath[p.String()] != nil && !slices.ContainsFunc(v.findings, func(f Finding) bool { return f.Key == p.String() }):
+		v.wrong(p, "the address is empty", "write one that begins with one of "+write)
 	}
 }
 
@@ -100,7 +98,7 @@ func (v *validator) validateQueue(p path, name string, q *Queue) {
 		}
 	}
 	if s := q.Symfony; s != nil {
-		v.validateAddress(p.child("symfony").child("dsn"), s.DSN, redisSchemes)
+		v.validateAddress(p.child("symfony").child("dsn"), s.DSN, dsnSchemes)
 	}
 	if f := q.Failed; f != nil {
 		v.validateFailed(p.child("failed"), q, f)
@@ -136,33 +134,27 @@ func (v *validator) reserve(p path, q *Queue) (d time.Duration, at path) {
 	case ok && q.Symfony.RedeliverTimeout != 0 && inDSN != q.Symfony.RedeliverTimeout:
 		v.wrong(at, fmt.Sprintf("%s here and another redeliver_timeout in the DSN", q.Symfony.RedeliverTimeout), "take it out here, or out of the DSN")
 	case ok:
-		return inDSN, at
+		return inDSN, p.child("symfony").child("dsn")
 	case q.Symfony.RedeliverTimeout != 0:
 		return q.Symfony.RedeliverTimeout, at
 	}
 	return time.Hour, at // Symfony's default
 }
 
-// Reserve is how long the queue of the given name keeps a delivered message
-// from the next worker.
-func (c *Config) Reserve(queue string) time.Duration {
-	v := validator{Config: c, reader: &reader{byPath: c.index}}
-	d, _ := v.reserve(path{"queues", queue}, c.Queues[queue])
-	return d
-}
-
-// redeliverTimeout is the option of that name in a DSN's query. Whether the
-// DSN is good is for its own reader to say.
-func redeliverTimeout(dsn Address) (time.Duration, bool) {
-	_, query, ok := strings.Cut(string(dsn), "?")
-	if !ok {
-		return 0, false
+// redeliverTimeout is the option of that name in a DSN's query; in a list of
+// DSNs the last one. Whether the DSN is good is for its own reader to say.
+func redeliverTimeout(dsn Address) (d time.Duration, found bool) {
+	for one := range strings.SplitSeq(string(dsn), ",") {
+		_, query, _ := strings.Cut(one, "?")
+		values, err := url.ParseQuery(query)
+		if err != nil {
+			continue
+		}
+		if last, ok := parseDuration(values.Get("redeliver_timeout"), true); ok && last > 0 {
+			d, found = last, true
+		}
 	}
-	values, err := url.ParseQuery(query)
-	if err != nil || values.Get("redeliver_timeout") == "" {
-		return 0, false
-	}
-	return parseDuration(values.Get("redeliver_timeout"), true)
+	return d, found
 }
 
 // validateReserves demands of every queue that it keeps a message for longer
@@ -250,7 +242,7 @@ func (p Pattern) Matches(class string) bool {
 func (v *validator) validateDoors() {
 	for i, a := range v.Alerts {
 		p := path{"alerts"}.index(i)
-		if _, err := url.Parse(string(a)); a != "" && (err != nil || a.Scheme() == "") {
+		if a != "" && !strings.Contains(string(a), "://") {
 			v.wrong(p, "this is not an address", "write scheme://…, or the webhook's address as it was given to you")
 		}
 	}
