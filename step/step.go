@@ -109,7 +109,8 @@ func New(spec Spec) (*Step, error) {
 			}
 		}
 	}
-	wrong("amount", s.checkMoney(used))
+	wrong("amount", checkAmount(spec, used))
+	wrong("currency", checkCurrency(spec, used))
 
 	var err error
 	s.request, err = provider.NewTemplate(spec.Request)
@@ -160,29 +161,32 @@ func checkPath(path string) error {
 	return nil
 }
 
-// checkMoney notes the paths of amount and currency.
-func (s *Step) checkMoney(used map[string]bool) error {
-	amount, currency := s.spec.Amount, s.spec.Currency
+// checkAmount notes the path of the amount in used.
+func checkAmount(spec Spec, used map[string]bool) error {
 	switch {
-	case amount == "" && currency == "":
-		return nil
-	case currency == "":
-		return errors.New("an amount needs a currency: write currency: with a path or three letters, such as EUR")
-	case amount == "":
-		return errors.New("a currency needs an amount: write amount: with a path")
+	case spec.Amount != "":
+		used[spec.Amount] = true
+		return checkPath(spec.Amount)
+	case spec.Currency != "":
+		return errors.New("it is empty: a currency needs an amount")
 	}
-	if err := checkPath(amount); err != nil {
-		return err
-	}
-	used[amount] = true
-	if IsCurrency(currency) {
-		if _, ok := provider.Digits(currency); !ok {
-			return unknownCurrency(currency)
+	return nil
+}
+
+// checkCurrency notes the path of the currency in used, where it is one.
+func checkCurrency(spec Spec, used map[string]bool) error {
+	switch {
+	case IsCurrency(spec.Currency):
+		if _, ok := provider.Digits(spec.Currency); !ok {
+			return unknownCurrency(spec.Currency)
 		}
-		return nil
+	case spec.Currency != "":
+		used[spec.Currency] = true
+		return checkPath(spec.Currency)
+	case spec.Amount != "":
+		return errors.New("it is empty: an amount needs a currency, a path or three letters such as EUR")
 	}
-	used[currency] = true
-	return checkPath(currency)
+	return nil
 }
 
 // Name is the step's name in keys, without a part.

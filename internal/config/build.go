@@ -1,12 +1,12 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
+	"zabor"
 	"zabor/provider"
 	"zabor/step"
 )
@@ -52,7 +52,7 @@ func (v *validator) buildProviders() {
 			if like := nearest(p.Profile, profileNames); like != "" {
 				fix = "did you mean " + like + "?"
 			}
-			v.findError(v.at(at.child("profile")), at.child("profile"), fmt.Errorf("%q is not a known profile", p.Profile), fix)
+			v.wrong(at.child("profile"), fmt.Sprintf("%q is not a known profile", p.Profile), fix)
 		}
 	}
 }
@@ -86,7 +86,7 @@ func (v *validator) wrongField(at path, err error) {
 		}
 	}
 	what, fix, _ := strings.Cut(text, "; ")
-	v.findError(v.at(at), at, errors.New(what), fix)
+	v.wrong(at, what, fix)
 }
 
 // within reports whether the setting at inner is that at outer or in it.
@@ -150,10 +150,23 @@ func (v *validator) buildSteps() {
 		if s.Request == nil || s.Provider == "" || s.Order == "" || len(s.Message) == 0 {
 			continue // each has a finding
 		}
+		v.validateIdentity(at, s)
 		v.validatePart(at, name, s)
 		v.validateProvider(at, s)
 		if compiled := v.compileStep(at, name, s); compiled != nil {
 			v.steps = append(v.steps, compiled)
+		}
+	}
+}
+
+// validateIdentity checks what of a step's key only the whole file tells.
+func (v *validator) validateIdentity(at path, s *Step) {
+	if most := zabor.MaxScope - len("/x"); s.Scope != "" && len(v.Scope) > most {
+		v.wrong(at.child("scope"), fmt.Sprintf("the top-level scope of %d bytes leaves no room for it: at most %d, a slash and the step's scope together", len(v.Scope), zabor.MaxScope), "shorten the top-level scope")
+	}
+	for property := range s.Defaults {
+		if strings.Contains(property, ".") {
+			v.wrong(at.child("defaults").child(property), "the class's defaults are those of its own properties, and this is a path", "write the property's name alone")
 		}
 	}
 }
@@ -207,8 +220,7 @@ func (v *validator) validateProvider(at path, s *Step) {
 	} else if len(names) > 0 {
 		fix = "write one of " + strings.Join(names, ", ") + ", or write it into providers:"
 	}
-	p := at.child("provider")
-	v.findError(v.at(p), p, fmt.Errorf("there is no provider %q", s.Provider), fix)
+	v.wrong(at.child("provider"), fmt.Sprintf("there is no provider %q", s.Provider), fix)
 }
 
 // compileStep makes the step of s; nil: there are findings.

@@ -33,23 +33,23 @@ type reader struct {
 	secrets  []secret
 }
 
-// secret is a value that was put in and must not be shown.
-type secret struct{ name, value string }
+// secret is a value that was put into the setting at path and must not be shown.
+type secret struct{ path, name, value string }
 
 func (r *reader) find(at position, p path, what, fix string) {
 	r.findings = append(r.findings, Finding{File: r.file, Line: at.line, Column: at.column, Key: p.String(), What: what, Fix: fix})
 }
 
-// findError is find for an error that another package made, which may quote a
-// value that was put in: each is shown as it stands in the file.
-func (r *reader) findError(at position, p path, err error, fix string) {
-	what := err.Error()
+// findMasked is find for a text that may quote what was put into the setting at
+// p, around it or within it: each value is shown as it stands in the file.
+func (r *reader) findMasked(at position, p path, what, fix string) {
 	longestFirst := slices.SortedStableFunc(slices.Values(r.secrets), func(a, b secret) int { return len(b.value) - len(a.value) })
 	for _, s := range longestFirst {
-		if s.value != "" {
-			quoted := strconv.Quote(s.value)
-			what = strings.NewReplacer(s.value, "${"+s.name+"}", quoted[1:len(quoted)-1], "${"+s.name+"}").Replace(what)
+		if s.value == "" || !within(s.path, p.String()) && !within(p.String(), s.path) {
+			continue
 		}
+		quoted := strconv.Quote(s.value)
+		what = strings.NewReplacer(s.value, "${"+s.name+"}", quoted[1:len(quoted)-1], "${"+s.name+"}").Replace(what)
 	}
 	r.find(at, p, what, fix)
 }
@@ -340,7 +340,7 @@ func (r *reader) expand(n ast.Node, s string, p path, t reflect.Type) (string, b
 		if quote != nil {
 			put, err = quote(pieces, i, value)
 		}
-		r.secrets = append(r.secrets, secret{pieces[i].name, value}, secret{pieces[i].name, put})
+		r.secrets = append(r.secrets, secret{p.String(), pieces[i].name, value}, secret{p.String(), pieces[i].name, put})
 		return put, err
 	})
 	if err != nil {

@@ -35,7 +35,7 @@ func environment(set map[string]string) Env {
 	return Env{Lookup: func(name string) (string, bool) { v, ok := set[name]; return v, ok }}
 }
 
-var baseEnv = map[string]string{"TOKEN": "topsecret"}
+var baseEnv = map[string]string{"TOKEN": "topsecret", "SLASH": "topsecret/1"}
 
 // change is base with one text in place of another, which must be there once.
 func change(t *testing.T, old, new string) string {
@@ -159,6 +159,9 @@ zabor.yaml:5:14: queues.payments.laravel: a Laravel queue needs the address of i
 		// Steps.
 		{"a slash in the scope", "redis: ", "scope: a/b\nredis: ", `zabor.yaml:2:8: scope: "a/b" has a slash, which divides it from a step's scope: write another sign, such as -`},
 		{"a long scope", "redis: ", "scope: " + strings.Repeat("s", 65) + "\nredis: ", `zabor.yaml:2:8: scope: it is 65 bytes long: at most 64, together with a slash and a step's scope: write a shorter one`},
+		{"a slash in a variable", "redis: ", "scope: \"${SLASH}\"\nredis: ", `zabor.yaml:2:8: scope: "${SLASH}" has a slash, which divides it from a step's scope: write another sign, such as -`},
+		{"no room for a step's scope", base, strings.Replace("scope: "+strings.Repeat("s", 63)+"\n"+base, "order: order.id", "order: order.id\n    scope: tenant", 1), `zabor.yaml:19:12: steps.charge.scope: the top-level scope of 63 bytes leaves no room for it: at most 64, a slash and the step's scope together: shorten the top-level scope`},
+		{"a path as default", "order: order.id", "order: order.id\n    defaults: {order.id: 7}", `zabor.yaml:18:26: steps.charge.defaults.order.id: the class's defaults are those of its own properties, and this is a path: write the property's name alone`},
 		{"a colon in the name", "  charge:\n", "  'charge:it':\n", `zabor.yaml:16:5: steps.charge:it: step: "charge:it" has a colon: it is what divides a step from its part`},
 		{"an unknown provider", "provider: acquirer", "provider: aquirer", `zabor.yaml:20:15: steps.charge.provider: there is no provider "aquirer": did you mean acquirer?`},
 		{"a template that is no provider", "provider: acquirer", `provider: "stripe-{{.m}}"`, `zabor.yaml:20:15: steps.charge.provider: there is no provider "stripe-{{.m}}": write one of acquirer, or write it into providers:`},

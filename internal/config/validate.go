@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -22,7 +21,7 @@ type validator struct {
 }
 
 // wrong adds a finding about the setting at the given path.
-func (v *validator) wrong(p path, what, fix string) { v.find(v.at(p), p, what, fix) }
+func (v *validator) wrong(p path, what, fix string) { v.findMasked(v.at(p), p, what, fix) }
 
 func (v *validator) validate() {
 	v.validateScope()
@@ -248,7 +247,7 @@ func (v *validator) validateDoors() {
 	}
 	listen := func(p path, address string) {
 		if _, _, err := net.SplitHostPort(address); address != "" && err != nil {
-			v.findError(v.at(p), p, errors.New("this is not host:port"), "write host:port, such as 127.0.0.1:8070")
+			v.wrong(p, "this is not host:port", "write host:port, such as 127.0.0.1:8070")
 		}
 	}
 	if v.Proxy != nil {
