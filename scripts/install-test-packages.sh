@@ -9,7 +9,7 @@ packages='
 	redis-server mariadb-server postgresql
 	php-cli php-redis php-mysql php-sqlite3 php-pgsql
 	php-illuminate-queue php-illuminate-redis
-	php-symfony-redis-messenger php-symfony-doctrine-messenger
+	php-symfony-redis-messenger php-symfony-doctrine-messenger php-symfony-console php-doctrine-dbal
 	spin'
 
 say() { echo "install-test-packages: $*" >&2; }
