@@ -401,8 +401,9 @@ func testDisconnect(t *testing.T, s sourceTest) {
 				if err != nil {
 					continue // killed
 				}
-				if err := s.Source.Ack(ctx, m); err != nil && !errors.Is(err, worker.ErrLost) {
-					continue // comes again, or was acked by a command whose answer was lost
+				// As the worker does: an Ack whose answer was lost is sent again.
+				for err := s.Source.Ack(ctx, m); err != nil && !errors.Is(err, worker.ErrLost) && ctx.Err() == nil; {
+					err = s.Source.Ack(ctx, m)
 				}
 				mu.Lock()
 				done[fmt.Sprint(m.Data["orderId"])] = true
