@@ -48,13 +48,14 @@ return 1
 `)
 
 // renew makes the idle time of a delivery start anew. It answers 0 if the
-// delivery is not ours, and -1 if its entry is no longer in the stream.
+// delivery is not ours, and -1 if its entry is no longer in the stream. The
+// counter is named since miniredis raises it in spite of JUSTID.
 //
 //	KEYS[1] stream
 //	ARGV[1] group   ARGV[2] id   ARGV[3] consumer   ARGV[4] deliveries
 var renew = redis.NewScript(owns + `
 if not owns(KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]) then return 0 end
-if #redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[3], 0, ARGV[2], 'JUSTID') == 0 then return -1 end
+if #redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[3], 0, ARGV[2], 'RETRYCOUNT', ARGV[4], 'JUSTID') == 0 then return -1 end
 return 1
 `)
 

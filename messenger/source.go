@@ -123,8 +123,13 @@ func (s *Source) Name() string { return s.name }
 
 // Close puts back what was claimed but not yet received, and gives the consumer's
 // slot up. The consumer is removed from the group if it has no pending entries.
+// Receive must have returned; a message in hand can still be answered.
 func (s *Source) Close(ctx context.Context) error {
-	s.receiving <- struct{}{}
+	select {
+	case s.receiving <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	defer func() { <-s.receiving }()
 	for _, m := range s.claimed {
 		if err := s.PutBack(ctx, m); err != nil && !errors.Is(err, worker.ErrLost) {
@@ -444,13 +449,13 @@ func (s *Source) Depth(ctx context.Context) (worker.Depth, error) {
 	if err != nil {
 		return d, fmt.Errorf("transport %s: %w", s.name, err)
 	}
-	last := "0-0"
+	last, lag := "0-0", int64(-1)
 	for _, g := range groups {
 		if g.Name == s.cfg.Group {
-			d.Reserved, last = g.Pending, g.LastDeliveredID
+			d.Reserved, last, lag = g.Pending, g.LastDeliveredID, g.Lag
 		}
 	}
-	if d.Ready, err = s.countAfter(ctx, last); err != nil || d.Reserved == 0 {
+	if d.Ready, err = s.countAfter(ctx, last, lag); err != nil || d.Reserved == 0 {
 		return d, err
 	}
 	idle, err := s.countIdle(ctx)
@@ -477,10 +482,10 @@ func (s *Source) countIdle(ctx context.Context) (int64, error) {
 	}
 }
 
-// countAfter counts entries. The group's lag would be cheaper, but Redis does not
-// know it, or gets it wrong, where entries were deleted; an empty stream must be
-// seen as empty.
-func (s *Source) countAfter(ctx context.Context, id string) (int64, error) {
+// countAfter counts the entries that the group has not read. A short stream is
+// counted exactly, since an empty one must be seen as empty: the group's lag is
+// unknown or wrong where entries were deleted. For a long one it must do.
+func (s *Source) countAfter(ctx context.Context, id string, lag int64) (int64, error) {
 	var n int64
 	for {
 		entries, err := s.client.XRangeN(ctx, s.cfg.Stream, "("+id, "+", 1000).Result()
@@ -488,8 +493,11 @@ func (s *Source) countAfter(ctx context.Context, id string) (int64, error) {
 			return n, fmt.Errorf("transport %s: %w", s.name, err)
 		}
 		n += int64(len(entries))
-		if len(entries) < 1000 {
+		switch {
+		case len(entries) < 1000:
 			return n, nil
+		case lag >= n:
+			return lag, nil
 		}
 		id = entries[len(entries)-1].ID
 	}
