@@ -20,6 +20,7 @@ type FailedJobs struct {
 	table  string
 	zone   *time.Location
 	upsert string
+	extra  bool // the upsert takes failed_at twice
 }
 
 // NewFailedJobs names the table, in the form table or schema.table. The dialect
@@ -29,7 +30,9 @@ func NewFailedJobs(db *sql.DB, dialect, table string, zone *time.Location) (*Fai
 	quote, marks, conflict := `"`, "?, ?, ?, ?, ?, ?", `ON CONFLICT (uuid) DO UPDATE SET "connection" = excluded."connection", "queue" = excluded."queue", "payload" = excluded."payload", "exception" = excluded."exception", "failed_at" = excluded."failed_at"`
 	switch dialect {
 	case "mysql":
-		quote = "`"
+		// failed_at is a timestamp, whose text MySQL reads in the session's time
+		// zone. The application's sessions have the server's.
+		quote, marks = "`", "?, ?, ?, ?, ?, IFNULL(CONVERT_TZ(?, @@global.time_zone, @@session.time_zone), ?)"
 		conflict = "ON DUPLICATE KEY UPDATE `connection` = VALUES(`connection`), `queue` = VALUES(`queue`), `payload` = VALUES(`payload`), `exception` = VALUES(`exception`), `failed_at` = VALUES(`failed_at`)"
 	case "postgres":
 		marks = "$1, $2, $3, $4, $5, $6"
@@ -42,7 +45,7 @@ func NewFailedJobs(db *sql.DB, dialect, table string, zone *time.Location) (*Fai
 	}
 	quoted := quote + strings.ReplaceAll(table, ".", quote+"."+quote) + quote
 	columns := strings.ReplaceAll(`"uuid", "connection", "queue", "payload", "exception", "failed_at"`, `"`, quote)
-	return &FailedJobs{db: db, table: table, zone: zone,
+	return &FailedJobs{db: db, table: table, zone: zone, extra: dialect == "mysql",
 		upsert: "INSERT INTO " + quoted + " (" + columns + ") VALUES (" + marks + ") " + conflict}, nil
 }
 
@@ -56,7 +59,11 @@ func (f *FailedJobs) save(ctx context.Context, connection, queue string, m *work
 	}
 	reason = strings.ToValidUTF8(strings.ReplaceAll(reason, "\x00", ""), "\uFFFD")
 	at := time.Now().In(f.zone).Format(time.DateTime)
-	if _, err := f.db.ExecContext(ctx, f.upsert, uuid, connection, queue, payload, reason, at); err != nil {
+	args := []any{uuid, connection, queue, payload, reason, at}
+	if f.extra {
+		args = append(args, at)
+	}
+	if _, err := f.db.ExecContext(ctx, f.upsert, args...); err != nil {
 		return fmt.Errorf("cannot write table %s, which needs the columns uuid (unique), connection, queue, payload, exception and failed_at: %w", f.table, err)
 	}
 	return nil

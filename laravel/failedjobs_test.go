@@ -25,7 +25,9 @@ const (
 		"queue" text NOT NULL, payload text NOT NULL, "exception" text NOT NULL, failed_at timestamp(0) without time zone NOT NULL DEFAULT CURRENT_TIMESTAMP)`
 )
 
-func eachDatabase(t *testing.T, test func(t *testing.T, db *sql.DB, dialect, table string)) {
+// eachDatabase gives zabor's handle and the application's, whose sessions differ
+// in MySQL's time zone.
+func eachDatabase(t *testing.T, test func(t *testing.T, db, app *sql.DB, dialect, table string)) {
 	open := func(t *testing.T, driver, dsn, create string) *sql.DB {
 		t.Helper()
 		db, err := sql.Open(driver, dsn)
@@ -45,13 +47,17 @@ func eachDatabase(t *testing.T, test func(t *testing.T, db *sql.DB, dialect, tab
 		}
 		c := mysql.NewConfig()
 		c.User, c.Net, c.Addr, c.DBName = u.User.Username(), "tcp", u.Host, strings.TrimPrefix(u.Path, "/")
-		test(t, open(t, "mysql", c.FormatDSN(), createMySQL), "mysql", c.DBName+".failed_jobs")
+		app := open(t, "mysql", c.FormatDSN(), createMySQL)
+		c.Params = map[string]string{"time_zone": "'-07:00'"}
+		test(t, open(t, "mysql", c.FormatDSN(), "DO 1"), app, "mysql", c.DBName+".failed_jobs")
 	})
 	t.Run("postgres", func(t *testing.T) {
-		test(t, open(t, "pgx", servers.Postgres(t), createPostgres), "postgres", "public.failed_jobs")
+		db := open(t, "pgx", servers.Postgres(t), createPostgres)
+		test(t, db, db, "postgres", "public.failed_jobs")
 	})
 	t.Run("sqlite", func(t *testing.T) {
-		test(t, open(t, "sqlite", "file:"+t.TempDir()+"/app.db", createSQLite), "sqlite", "failed_jobs")
+		db := open(t, "sqlite", "file:"+t.TempDir()+"/app.db", createSQLite)
+		test(t, db, db, "sqlite", "failed_jobs")
 	})
 }
 
@@ -90,7 +96,7 @@ func rows(t *testing.T, db *sql.DB) []row {
 
 func TestFailedJobs(t *testing.T) {
 	zone := time.FixedZone("app", 5*3600+1800)
-	eachDatabase(t, func(t *testing.T, db *sql.DB, dialect, table string) {
+	eachDatabase(t, func(t *testing.T, db, app *sql.DB, dialect, table string) {
 		f, err := NewFailedJobs(db, dialect, table, zone)
 		if err != nil {
 			t.Fatal(err)
@@ -101,7 +107,7 @@ func TestFailedJobs(t *testing.T) {
 		if err := f.save(t.Context(), "redis", "{orders}", m, "first: «нет» 😀\x00\xff\nsecond line"); err != nil {
 			t.Fatal(err)
 		}
-		got := rows(t, db)
+		got := rows(t, app)
 		if len(got) != 1 {
 			t.Fatalf("%d rows, want 1", len(got))
 		}
@@ -119,14 +125,14 @@ func TestFailedJobs(t *testing.T) {
 		if err := f.save(t.Context(), "redis", "{orders}", again, "again"); err != nil {
 			t.Fatal(err)
 		}
-		got = rows(t, db)
+		got = rows(t, app)
 		if len(got) != 1 || got[0].payload != string(again.Raw) || got[0].exception != "again" {
 			t.Errorf("rows %q, want one with the second payload", got)
 		}
 		if err := f.save(t.Context(), "redis", "{orders}", Decode(recorded(t, "v12-plain-pushed"), nil), "other"); err != nil {
 			t.Fatal(err)
 		}
-		if got := rows(t, db); len(got) != 2 {
+		if got := rows(t, app); len(got) != 2 {
 			t.Errorf("%d rows, want 2", len(got))
 		}
 	})

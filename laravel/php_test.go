@@ -37,16 +37,19 @@ func laravel(t *testing.T, q queue, program string, args ...any) string {
 func needLaravel(t *testing.T) {
 	t.Helper()
 	servers.Need(t, "php", "php-cli")
-	for dir, debianPackage := range map[string]string{
-		"/usr/share/php/Illuminate/Queue": "php-illuminate-queue",
-		"/usr/share/php/Illuminate/Redis": "php-illuminate-redis",
-	} {
-		if _, err := os.Stat(dir); err != nil {
-			servers.Need(t, dir, debianPackage)
-		}
-	}
+	needPackages(t, "/usr/share/php/Illuminate/Queue", "php-illuminate-queue", "/usr/share/php/Illuminate/Redis", "php-illuminate-redis")
 	if out, _ := exec.Command("php", "-m").Output(); !bytes.Contains(out, []byte("\nredis\n")) {
 		servers.Need(t, "the redis extension of php", "php-redis")
+	}
+}
+
+// needPackages takes folders, each followed by the Debian package that has it.
+func needPackages(t *testing.T, dirs ...string) {
+	t.Helper()
+	for i := 0; i < len(dirs); i += 2 {
+		if _, err := os.Stat(dirs[i]); err != nil {
+			servers.Need(t, dirs[i], dirs[i+1])
+		}
 	}
 }
 
@@ -234,5 +237,55 @@ func TestLaravelRespectsARenewedLease(t *testing.T) {
 	}
 	if err := q.Ack(t.Context(), m); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Laravel's own queue:retry takes what Park wrote, and Laravel and zabor both
+// take what it pushed.
+func TestLaravelRetriesWhatZaborParked(t *testing.T) {
+	needLaravel(t)
+	needPackages(t, "/usr/share/php/Illuminate/Database", "php-illuminate-database", "/usr/share/php/Illuminate/Console", "php-illuminate-console")
+	db, failed := sqliteJobs(t)
+	q := newQueue(t, func(c *Config) { c.Failed = failed })
+	ctx := t.Context()
+	laravel(t, q, "push.php", "class", 1, 2)
+	q.push(t, `{"job":"App\\Jobs\\Legacy@run","data":{"orderId":3,"none":[]},"attempts":0}`) // a foreign one, without a uuid
+	if jobs := work(t, q, 1, "leave", 1); len(jobs) != 1 {
+		t.Fatalf("Laravel saw %d jobs, want 1", len(jobs))
+	}
+	for range 3 { // order 1 is at its second attempt
+		m := q.receive(t)
+		if err := q.Park(ctx, m, "card refused\nsecond line"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if d, err := q.Depth(ctx); err != nil || !d.Empty() {
+		t.Fatalf("depth %+v, error %v", d, err)
+	}
+	parked := rows(t, db)
+	if len(parked) != 3 {
+		t.Fatalf("rows %q, want 3", parked)
+	}
+	var file string
+	if err := db.QueryRow("SELECT file FROM pragma_database_list").Scan(&file); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range parked {
+		if out := laravel(t, q, "retry.php", file, r.uuid); !strings.Contains(out, "has been pushed back") {
+			t.Fatalf("queue:retry printed %q", out)
+		}
+	}
+	if left := rows(t, db); len(left) != 0 {
+		t.Errorf("rows %q are left", left)
+	}
+	for i, r := range parked[:2] {
+		m := q.receive(t)
+		if m.Err != nil || m.ID != r.uuid || m.DeliveredBefore {
+			t.Errorf("job %d: ID %s, DeliveredBefore %v, error %v; want %s", i, m.ID, m.DeliveredBefore, m.Err, r.uuid)
+		}
+	}
+	jobs := work(t, q, 90, "delete", 1)
+	if len(jobs) != 1 || jobs[0].UUID != parked[2].uuid || jobs[0].Attempts != 1 {
+		t.Errorf("Laravel saw %+v, want %s", jobs, parked[2].uuid)
 	}
 }

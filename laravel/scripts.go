@@ -16,9 +16,16 @@ var (
 -- Returns nothing if there is no job, {"job", payload, member of :reserved}, or
 -- {"dead", payload, reason}.
 
--- value returns where the value of the last key "attempts" of the outermost
+-- only returns where the value of the text's only key "attempts" begins, at
+-- whatever depth. Nearly every payload has just one.
+local function only(text)
+  local _, q = text:find('"attempts"', 1, true)
+  if q and not text:find('"attempts"', q, true) then return text:match('^%s*:%s*()', q + 1) end
+end
+
+-- last returns where the value of the last key "attempts" of the outermost
 -- object begins. The text is known to be JSON.
-local function value(text)
+local function last(text)
   local found, depth, at = nil, 0, 1
   while true do
     local i = text:find('["{}%[%]]', at)
@@ -42,22 +49,28 @@ local function value(text)
   end
 end
 
+-- raise returns the text with the number at a place raised by one, or nil if
+-- that is not the number that a reader of the JSON finds in attempts.
+local function raise(text, at)
+  local token = at and (text:match('^-?%d[%d.eE+-]*', at) or text:match('^"(%d+)"', at))
+  local n = tonumber(token or nil)
+  if not n then return nil end
+  local first = text:byte(at) == 34 and at + 1 or at
+  local raised = text:sub(1, first - 1) .. string.format('%.14g', n + 1) .. text:sub(first + #token)
+  local ok, job = pcall(cjson.decode, raised)
+  if ok and raised ~= text and tonumber(job.attempts) == n + 1 then return raised end
+end
+
 -- count returns the payload with attempts raised by one, every other byte as it
 -- is: cjson would round long numbers and turn [] into {}. Or nil and why not.
 local function count(text)
   local ok, job = pcall(cjson.decode, text)
   if not ok then return nil, 'not JSON: ' .. job end
   if type(job) ~= 'table' then return nil, 'not a JSON object' end
-  local at = job.attempts ~= nil and value(text)
-  local token = at and (text:match('^-?%d[%d.eE+-]*', at) or text:match('^"(%d+)"', at))
-  local n = tonumber(token or nil)
-  if not n then return nil, 'without a number of attempts' end
-  local first = text:byte(at) == 34 and at + 1 or at
-  local raised = text:sub(1, first - 1) .. string.format('%.14g', n + 1) .. text:sub(first + #token)
-  ok, job = pcall(cjson.decode, raised)
-  if not ok or raised == text or tonumber(job.attempts) ~= n + 1 then
-    return nil, 'with attempts that cannot be counted'
-  end
+  local kind = type(job.attempts)
+  if kind ~= 'number' and kind ~= 'string' then return nil, 'without a number of attempts' end
+  local raised = raise(text, only(text)) or raise(text, last(text))
+  if not raised then return nil, 'with attempts that cannot be counted' end
   return raised
 end
 

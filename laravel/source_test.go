@@ -236,6 +236,7 @@ func TestReserveTouchesOnlyAttempts(t *testing.T) {
 		{"twice", `{"job":"X","attempts":0,"attempts":5,"data":[]}`, `{"job":"X","attempts":0,"attempts":6,"data":[]}`},
 		{"inside data only looks like it", `{"job":"X","data":{"attempts":7},"attempts" : 0}`, `{"job":"X","data":{"attempts":7},"attempts" : 1}`},
 		{"first, with another behind", `{"attempts":1,"job":"X","data":{"attempts":7,"x":[{"attempts":8}]}}`, `{"attempts":2,"job":"X","data":{"attempts":7,"x":[{"attempts":8}]}}`},
+		{"inside data with the same number", `{"attempts":7,"job":"X","data":{"attempts":7}}`, `{"attempts":8,"job":"X","data":{"attempts":7}}`},
 		{"inside a string", `{"job":"X","data":"{\"attempts\":7}\\","attempts":0}`, `{"job":"X","data":"{\"attempts\":7}\\","attempts":1}`},
 		{"as a value", `{"job":"attempts","x":["attempts",{"attempts":1}],"attempts":0}`, `{"job":"attempts","x":["attempts",{"attempts":1}],"attempts":1}`},
 		{"longer key", `{"attempts\"":5,"maxattempts":6,"job":"X","attempts":0}`, `{"attempts\"":5,"maxattempts":6,"job":"X","attempts":1}`},
@@ -286,10 +287,11 @@ func TestPoisonIsKept(t *testing.T) {
 		{"no attempts", `{"job":"X","data":[]}`, "without a number of attempts"},
 		{"null attempts", `{"job":"X","data":[],"attempts":null}`, "without a number of attempts"},
 		{"true attempts", `{"job":"X","data":[],"attempts":true}`, "without a number of attempts"},
-		{"worded attempts", `{"job":"X","attempts":"one"}`, "without a number of attempts"},
-		{"hexadecimal attempts", `{"job":"X","attempts":"0x10"}`, "without a number of attempts"},
+		{"worded attempts", `{"job":"X","attempts":"one"}`, "cannot be counted"},
+		{"hexadecimal attempts", `{"job":"X","attempts":"0x10"}`, "cannot be counted"},
 		{"attempts beyond counting", `{"job":"X","attempts":9007199254740993}`, "cannot be counted"},
-		{"escaped key", `{"job":"X","\u0061ttempts":0}`, "without a number of attempts"},
+		{"escaped key", `{"job":"X","\u0061ttempts":0}`, "cannot be counted"},
+		{"escaped key, and another inside", `{"job":"X","\u0061ttempts":0,"data":{"attempts":0}}`, "cannot be counted"},
 		{"too deep", `{"job":"X","data":` + strings.Repeat("[", 1001) + strings.Repeat("]", 1001) + `,"attempts":0}`, "not JSON"},
 		{"half a surrogate pair", `{"job":"X","data":"\ud800","attempts":0}`, "not JSON"},
 		{"serialized by phpredis", `s:395:"{"uuid":"x"}";`, "not JSON"},
@@ -374,6 +376,18 @@ func TestDueTimes(t *testing.T) {
 	}
 	if z := q.set(t, q.k.delayed); len(z) != 1 || z[0].Member != payloadOf("future") {
 		t.Errorf("delayed %v, want the future one", z)
+	}
+}
+
+// PHP workers that block wait for the token of a job that was put back.
+func TestPutBackPushesAToken(t *testing.T) {
+	q := newQueue(t, nil)
+	q.push(t, payloadOf("1"))
+	if err := q.PutBack(t.Context(), q.receive(t)); err != nil {
+		t.Fatal(err)
+	}
+	if n := q.list(t, q.k.notify); len(n) != 1 {
+		t.Errorf("%d tokens for one job", len(n))
 	}
 }
 
