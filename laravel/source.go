@@ -190,8 +190,10 @@ func (s *Source) Ack(ctx context.Context, m *worker.Message) error {
 	return s.answered("ack", m, n, err)
 }
 
-// Later releases m for another delivery. A payload that cannot be decoded stays
-// where it is and is delivered again after RetryAfter.
+// Later releases m for another delivery. When Redis's answer is lost, m may have
+// been released all the same; asked again, Later ends the lease of whoever has
+// taken m meanwhile, so that m is delivered once more, never lost. A payload that
+// cannot be decoded stays where it is and is delivered again after RetryAfter.
 func (s *Source) Later(ctx context.Context, m *worker.Message, delay time.Duration) error {
 	r := m.Receipt.(receipt)
 	if r.dead {

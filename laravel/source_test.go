@@ -497,21 +497,34 @@ func TestStaleAndMissingTokens(t *testing.T) {
 	}
 }
 
+// blocked reports whether the source waits for a token.
+func (q queue) blocked() bool {
+	clients, _ := q.app.ClientList(context.Background()).Result()
+	for line := range strings.Lines(clients) {
+		if strings.Contains(line, fmt.Sprintf(" db=%d ", q.addr.DB)) && strings.Contains(line, " cmd=blpop ") {
+			return true
+		}
+	}
+	return false
+}
+
 // A job that is pushed to an idle worker is taken at once, a delayed one when due.
 func TestWaitingReceive(t *testing.T) {
 	q := newQueue(t, nil)
+	pushed := make(chan time.Time, 1)
 	go func() {
-		<-time.After(300 * time.Millisecond)
+		for !q.blocked() && t.Context().Err() == nil {
+		}
+		pushed <- time.Now()
 		q.app.RPush(context.Background(), q.k.ready, payloadOf("1"))
 		q.app.RPush(context.Background(), q.k.notify, "1")
 	}()
-	start := time.Now()
 	q.receive(t)
-	if waited := time.Since(start); waited > 900*time.Millisecond {
-		t.Errorf("received after %v, pushed after 300ms", waited)
+	if waited := time.Since(<-pushed); waited > 900*time.Millisecond {
+		t.Errorf("a job pushed to an idle worker was received after %v", waited)
 	}
 	q.app.ZAdd(t.Context(), q.k.delayed, redis.Z{Score: math.Trunc(q.now(t)) + 2, Member: payloadOf("2")})
-	start = time.Now()
+	start := time.Now()
 	q.receive(t)
 	if waited := time.Since(start); waited > 4*time.Second {
 		t.Errorf("a job due in 2 s was received after %v", waited)
