@@ -54,6 +54,7 @@ func startMariaDB() (*Server, error) {
 	if as != nil {
 		install.Args = append(install.Args, "--user="+as.Username)
 	}
+	install.Env = append(os.Environ(), "TMPDIR="+s.Dir) // whoever empties /tmp meanwhile does no harm
 	if out, err := install.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("mariadb-install-db: %w\n%s", err, out)
 	}
@@ -65,7 +66,7 @@ func startMariaDB() (*Server, error) {
 		cmd := exec.Command(mariadbd, "--no-defaults", "--datadir="+data, "--port="+strconv.Itoa(s.Port),
 			"--bind-address=127.0.0.1", "--socket="+s.Dir+"/sock", "--pid-file="+s.Dir+"/pid",
 			"--innodb-flush-log-at-trx-commit=1", "--innodb-buffer-pool-size=256M", "--max-connections=1000",
-			"--skip-name-resolve")
+			"--skip-name-resolve", "--tmpdir="+s.Dir)
 		if as != nil {
 			cmd.Args = append(cmd.Args, "--user="+as.Username)
 		}
