@@ -1,0 +1,69 @@
+package main
+
+import (
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"zabor"
+)
+
+// Two workers, of which one is killed about every 300 ms while there are
+// messages that nobody has seen: in the end every order is charged once, and no
+// message is lost or held. ZABOR_SOAK=1 makes it 2,000 orders instead of 400.
+func TestSoak(t *testing.T) {
+	t.Parallel()
+	n := 400
+	if os.Getenv("ZABOR_SOAK") == "1" {
+		n = 2000
+	}
+	s := newShop(t, databases[1].open(t), options{lanes: 8})
+	ids := orders(n)
+	var messages []message
+	for i, id := range ids {
+		messages = append(messages, newMessage(s.o.redis, [...]string{"laravel", "symfony-php", "laravel", "symfony-json"}[i*4/n], id))
+	}
+	put(t, messages...)
+
+	workers := [2]*process{s.worker(), s.worker()}
+	tick := time.NewTicker(300 * time.Millisecond)
+	defer tick.Stop()
+	kills, seen := 0, int64(0)
+	for s.depth().ready > 0 {
+		select {
+		case <-tick.C:
+		case <-time.After(limit):
+			t.Fatal("no tick")
+		}
+		// Each life must see something, or no message ever gets anywhere.
+		now := s.provider.Stats().Posts
+		if now == seen {
+			continue
+		}
+		seen = now
+		workers[kills%2].kill()
+		workers[kills%2] = s.worker()
+		kills++
+	}
+	eventually(t, "the queues are drained", func() bool { return s.depth() == depth{} })
+	eventually(t, "no row is captured or in doubt", func() bool {
+		open, err := s.store.CountUnresolved(t.Context(), "test")
+		return err == nil && open == 0
+	})
+	for _, w := range workers {
+		w.signal(syscall.SIGTERM)
+		w.exit(0)
+	}
+	s.allChargedOnce(ids)
+	if kills == 0 {
+		t.Error("no worker was killed")
+	}
+	again := 0
+	for _, row := range s.rows() {
+		if row.Captures > 1 || row.Basis == zabor.ByLookup || row.Basis == zabor.ByMissingRow {
+			again++
+		}
+	}
+	t.Logf("%d kills, %d of %d orders met more than one worker", kills, again, n)
+}
