@@ -100,6 +100,36 @@ func TestAnotherRequestHasAnotherFingerprint(t *testing.T) {
 	}
 }
 
+// What the provider is not told counts too: the money, and every column that
+// was loaded.
+func TestFingerprintCoversMoneyAndLoadedRow(t *testing.T) {
+	s := newStep(t, func(s *Spec) {
+		s.Request = provider.RequestSpec{Path: "/pay", Form: map[string]string{"order": "{{order}}"}}
+	})
+	key := zabor.Key{Order: "7", Step: "charge"}
+	seen := map[string]string{}
+	for name, test := range map[string]struct {
+		amount zabor.Money
+		row    map[string]any
+	}{
+		"as it is":       {zabor.Money{Minor: 1999, Currency: "EUR"}, map[string]any{"state": "new"}},
+		"another amount": {zabor.Money{Minor: 2000, Currency: "EUR"}, map[string]any{"state": "new"}},
+		"in dollars":     {zabor.Money{Minor: 1999, Currency: "USD"}, map[string]any{"state": "new"}},
+		"another row":    {zabor.Money{Minor: 1999, Currency: "EUR"}, map[string]any{"state": "paid"}},
+		"another column": {zabor.Money{Minor: 1999, Currency: "EUR"}, map[string]any{"status": "new"}},
+		"no row":         {zabor.Money{Minor: 1999, Currency: "EUR"}, nil},
+	} {
+		got, err := s.fingerprint(zabor.Effect{Key: key, Amount: test.amount}, provider.Vars{Order: "7"}, test.row)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if other, ok := seen[got]; ok {
+			t.Errorf("%s and %s have one fingerprint", name, other)
+		}
+		seen[got] = name
+	}
+}
+
 // The canonical form of the cases in which a message comes back otherwise than
 // it was sent, and of those that must not be confused.
 func TestCanonicalValues(t *testing.T) {

@@ -1,10 +1,14 @@
 package config
 
 import (
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
 	"time"
+
+	"zabor"
+	"zabor/step"
 )
 
 // base is a small valid file.
@@ -63,6 +67,41 @@ func TestBase(t *testing.T) {
 	p, ok := c.Profile("acquirer")
 	if !ok || p.Headers["Authorization"] != "Bearer topsecret" {
 		t.Errorf("profile %+v, %v", p, ok)
+	}
+}
+
+// What the file says arrives in the effect of a message.
+func TestAStepIsMadeAsTheFileSays(t *testing.T) {
+	file := strings.NewReplacer(
+		"queues:", "scope: shop\nattempts: 5\nhold_after: 1h\npending_for: 2d\nqueues:",
+		"    order: order.id", "    step: pay\n    part: number\n    scope: tenant\n    defaults: {tenant: eu, cents: 1_9, ratio: 1.50}\n    prepare: {path: /new}\n    order: order.id",
+		"    reference: /id", "    account: main\n    lookup: {path: '/payments/{{provider_key}}', absent_after: 2m}\n    reference: /id",
+	).Replace(base)
+	if _, err := Parse("z", []byte(file), environment(baseEnv)); err == nil || !strings.Contains(err.Error(), "the number 1_9 cannot stand here") {
+		t.Fatalf("error %v, want one about 1_9", err)
+	}
+	c, err := Parse("z", []byte(strings.Replace(file, "1_9", "1999", 1)), environment(baseEnv))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := c.Compiled()[0].Effect(t.Context(), step.Message{Data: map[string]any{"order": map[string]any{"id": int64(7)}, "number": "2"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := e.Key, (zabor.Key{Scope: "shop/eu", Order: "7", Step: "pay:2"}); got != want {
+		t.Errorf("key %+v, want %+v", got, want)
+	}
+	if got, want := e.Amount, (zabor.Money{Minor: 1999, Currency: "EUR"}); got != want {
+		t.Errorf("amount %+v, want %+v", got, want)
+	}
+	if e.Provider != "acquirer" || e.Account != "main" || e.Attempts != 5 {
+		t.Errorf("provider %s, account %s, attempts %d", e.Provider, e.Account, e.Attempts)
+	}
+	if e.Timeout != 20*time.Second || e.AbsentAfter != 2*time.Minute || e.HoldAfter != time.Hour || e.PendingFor != 48*time.Hour {
+		t.Errorf("timeout %s of two requests, absent_after %s, hold_after %s, pending_for %s", e.Timeout, e.AbsentAfter, e.HoldAfter, e.PendingFor)
+	}
+	if got, want := c.Steps["charge"].Defaults["ratio"].Value, any(json.Number("1.50")); got != want {
+		t.Errorf("ratio %#v, want %#v", got, want)
 	}
 }
 
@@ -149,6 +188,8 @@ zabor.yaml:5:14: queues.payments.laravel: a Laravel queue needs the address of i
 		{"a short reserve", "90s", "12s", `zabor.yaml:5:28: queues.payments.laravel.retry_after: queue payments keeps a message for 12s, and step charge at provider acquirer may take 12.1s: 1 × timeout 10s makes a lease of 11s, with a margin of 1.1s: write more than 12.1s, here and for the framework, or a shorter timeout in providers.acquirer`},
 		{"a short reserve in a DSN", "    laravel: {retry_after: 90s}", "    symfony: {dsn: 'redis://localhost/messages?redeliver_timeout=12'}", `zabor.yaml:5:20: queues.payments.symfony.dsn: queue payments keeps a message for 12s, and step charge at provider acquirer may take 12.1s: 1 × timeout 10s makes a lease of 11s, with a margin of 1.1s: write more than 12.1s, here and for the framework, or a shorter timeout in providers.acquirer`},
 		{"a reserve of the default", "timeout: 10s", "timeout: 80s", `zabor.yaml:5:28: queues.payments.laravel.retry_after: queue payments keeps a message for 1m30s, and step charge at provider acquirer may take 1m36.8s: 1 × timeout 1m20s makes a lease of 1m28s, with a margin of 8.8s: write more than 1m36.8s, here and for the framework, or a shorter timeout in providers.acquirer`},
+
+		{"a reserve for two requests", base, strings.Replace(strings.Replace(base, "timeout: 10s", "timeout: 40s", 1), steps, steps+"    prepare: {path: /payments/new}\n", 1), `zabor.yaml:5:28: queues.payments.laravel.retry_after: queue payments keeps a message for 1m30s, and step charge at provider acquirer may take 1m36.8s: 2 × timeout 40s makes a lease of 1m28s, with a margin of 8.8s: write more than 1m36.8s, here and for the framework, or a shorter timeout in providers.acquirer`},
 
 		// Providers.
 		{"an unknown profile", "profile: custom", "profile: stripee", `zabor.yaml:8:14: providers.acquirer.profile: "stripee" is not a known profile: did you mean stripe?`},
