@@ -39,6 +39,12 @@ func TestCallOutcomes(t *testing.T) {
 		{"500 with a listed no", says(answerOf(500, `{"status":"refused"}`)), zabor.Unproven, "", "500"},
 		{"401 that says paid", says(answerOf(401, paid)), zabor.Unproven, "", "settled"},
 		{"409 that says paid", says(answerOf(409, paid)), zabor.Unproven, "", "settled"},
+		{"400 about the form", says(answerOf(400, `{"error":{"code":"invalid"}}`)), zabor.Malformed, "", "form"},
+		{"200 about the form", says(answerOf(200, `{"error":{"code":"invalid"}}`)), zabor.Malformed, "", "invalid"},
+		{"422 listed as form", says(answerOf(422, ``)), zabor.Malformed, "", "422"},
+		{"422 that says paid", says(answerOf(422, paid)), zabor.Unproven, "", "settled"},
+		{"409 about the form", says(answerOf(409, `{"error":{"code":"invalid"}}`)), zabor.Unproven, "", "409"},
+		{"refused and about the form", says(answerOf(400, `{"status":"refused","error":{"code":"invalid"}}`)), zabor.Unproven, "", "more than one"},
 		{"refused with another amount", says(answerOf(200, `{"status":"refused","amount":5}`)), zabor.Unproven, "", "amount"},
 
 		{"no reference", says(answerOf(200, `{"status":"paid","amount":1999,"currency":"EUR"}`)), zabor.Unproven, "", "no reference"},
@@ -76,7 +82,10 @@ func TestCallOutcomes(t *testing.T) {
 		{"100, then closed", says("HTTP/1.1 100 Continue\r\n\r\n"), zabor.Unproven, "", "no whole answer"},
 		{"103 and 100, then 200", says("HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n" + answerOf(200, paid)), zabor.Done, "pay_1", ""},
 		{"100 without end", says(strings.Repeat("HTTP/1.1 100 Continue\r\nX: "+strings.Repeat("y", 1000)+"\r\n\r\n", 100)), zabor.Unproven, "", "no whole answer"},
-		{"101", says("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n"), zabor.Unproven, "", "101"},
+		{"101", func(p *peer, c net.Conn) {
+			io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n")
+			hang(p, c)
+		}, zabor.Unproven, "", "101"},
 		{"huge header", says("HTTP/1.1 200 OK\r\nX: " + strings.Repeat("y", 2*maxAnswerHeader) + "\r\n\r\n" + paid), zabor.Unproven, "", "no whole answer"},
 		{"two lengths", says("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n" + paid), zabor.Unproven, "", "no whole answer"},
 	} {
@@ -100,7 +109,7 @@ func TestCallOutcomes(t *testing.T) {
 // Every status from 200 to 599, once with a body of JSON that says nothing: the
 // whole table.
 func TestCallStatuses(t *testing.T) {
-	want := map[int]zabor.Verdict{402: zabor.Refused}
+	want := map[int]zabor.Verdict{402: zabor.Refused, 422: zabor.Malformed}
 	for _, s := range []int{401, 403, 407, 421, 425, 429} {
 		want[s] = zabor.TurnedAway
 	}
@@ -192,14 +201,17 @@ func TestStoredRefusal(t *testing.T) {
 
 func TestRetryAfter(t *testing.T) {
 	now := time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)
-	for text, want := range map[string]string{
-		"": "", "30": ", retry after 30s", "0": ", retry after 1s", "99999999": ", retry after 24h0m0s", "x": "", "-5": "",
-		"Mon, 02 Mar 2026 10:01:00 GMT": ", retry after 1m0s", "Mon, 02 Mar 2020 10:01:00 GMT": ", retry after 1s",
-		"Mon, 02 Mar 2099 10:01:00 GMT": ", retry after 24h0m0s",
+	for text, want := range map[string]time.Duration{
+		"": 0, "30": 30 * time.Second, "0": time.Second, "99999999": 24 * time.Hour, "18446744073709551615": 24 * time.Hour, "x": 0, "-5": 0,
+		"Mon, 02 Mar 2026 10:01:00 GMT": time.Minute, "Mon, 02 Mar 2020 10:01:00 GMT": time.Second, "Mon, 02 Mar 2099 10:01:00 GMT": 24 * time.Hour,
 	} {
 		if got := retryAfter(map[string][]string{"Retry-After": {text}}, now); got != want {
-			t.Errorf("%q: %q, want %q", text, got, want)
+			t.Errorf("%q: %s, want %s", text, got, want)
 		}
+	}
+	got := mustNew(t, testProfile("http://127.0.0.1:1"), Options{}).judge(answer{status: 429, header: map[string][]string{"Retry-After": {"7"}}}, testRow(t))
+	if got.Verdict != zabor.TurnedAway || got.RetryAfter != 7*time.Second || !strings.Contains(got.Reason, "retry after 7s") {
+		t.Errorf("%+v", got)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -58,10 +57,11 @@ const (
 	settled               // a final yes
 	pending               // begun
 	declined              // a no
+	malformed             // a no about the request's form
 	ambiguous             // more than one list is met
 )
 
-var words = [...]string{"nothing that the profile lists", "settled", "pending", "declined", "more than one of settled, pending and declined"}
+var words = [...]string{"nothing that the profile lists", "settled", "pending", "declined", "malformed", "more than one of the things that the profile lists"}
 
 func (w word) String() string { return words[w] }
 
@@ -71,7 +71,7 @@ func (c *compiled) says(document any) word {
 	for _, m := range [...]struct {
 		match
 		word
-	}{{c.settled, settled}, {c.pending, pending}, {c.declined, declined}} {
+	}{{c.settled, settled}, {c.pending, pending}, {c.declined, declined}, {c.malformed, malformed}} {
 		if !m.met(document) {
 			continue
 		}
@@ -88,9 +88,11 @@ func (p *Provider) judge(a answer, row zabor.Row) zabor.Outcome {
 	document, err := decodeJSON(a.body)
 	said := p.says(document)
 	status := fmt.Sprintf("the provider answered %d %s", a.status, http.StatusText(a.status))
-	listed := slices.Contains(p.statuses, a.status)
-	refused := listed || said == declined && mayRefuse(a.status)
 	yes := said == settled || said == pending || said == ambiguous
+	no := p.statuses[a.status]
+	if no == nothing && !yes && mayRefuse(a.status) {
+		no = said
+	}
 
 	var o zabor.Outcome
 	switch c := classOf(a.status); {
@@ -100,17 +102,20 @@ func (p *Provider) judge(a answer, row zabor.Row) zabor.Outcome {
 		o = p.read(document, said, row)
 	case yes:
 		o.Reason = fmt.Sprintf("%s, and yet its body says %s", status, said)
-	case refused:
-		o = p.refusal(document, row)
+	case no != nothing:
+		o = p.refusal(no, document, row)
 		o.Reason = strings.TrimSuffix(status+": "+o.Reason, ": ")
 	case c == turnedAway:
 		o.Verdict = zabor.TurnedAway
-		o.Reason = status + retryAfter(a.header, time.Now())
+		o.Reason = status
 	case c == misdirected:
 		o.Verdict = zabor.Misdirected
 		o.Reason = status + ": address or form of the request is wrong"
 	default:
 		o.Reason = status + ", which proves nothing"
+	}
+	if o.RetryAfter = retryAfter(a.header, time.Now()); o.RetryAfter > 0 {
+		o.Reason += ", retry after " + o.RetryAfter.String()
 	}
 	o.Answer = kept(a)
 	return o
@@ -120,8 +125,8 @@ func (p *Provider) judge(a answer, row zabor.Row) zabor.Outcome {
 // 2xx, or a look-up's hit.
 func (p *Provider) read(document any, said word, row zabor.Row) zabor.Outcome {
 	switch said {
-	case declined:
-		return p.refusal(document, row)
+	case declined, malformed:
+		return p.refusal(said, document, row)
 	case nothing, ambiguous:
 		return zabor.Outcome{Reason: "the answer says " + said.String() + p.status(document)}
 	}
@@ -138,16 +143,21 @@ func (p *Provider) read(document any, said word, row zabor.Row) zabor.Outcome {
 	return zabor.Outcome{Verdict: zabor.Done, Reference: reference}
 }
 
-func (p *Provider) refusal(document any, row zabor.Row) zabor.Outcome {
+// refusal is a no that the profile lists, about money or about form. What is
+// wrong in form is seldom stored under the key: it says nothing of earlier sends.
+func (p *Provider) refusal(no word, document any, row zabor.Row) zabor.Outcome {
 	if err := p.sameMoney(document, row.Amount, false); err != nil {
 		return zabor.Outcome{Reason: "the answer is a no, but " + oneLine(err)}
+	}
+	if no == malformed {
+		return zabor.Outcome{Verdict: zabor.Malformed, Reason: "the request's form is refused" + p.status(document)}
 	}
 	return zabor.Outcome{Verdict: zabor.Refused, Reason: "declined" + p.status(document), StoredRefusal: p.storesNo}
 }
 
 // status is what stands where the profile's lists look, for people.
 func (c *compiled) status(document any) string {
-	for _, m := range []match{c.declined, c.pending, c.settled} {
+	for _, m := range []match{c.malformed, c.declined, c.pending, c.settled} {
 		if s := m.at.scalarIn(document); s != "" && len(m.at) > 0 {
 			return fmt.Sprintf(": /%s is %.60q", strings.Join(m.at, "/"), s)
 		}
@@ -212,19 +222,17 @@ func kept(a answer) *zabor.Answer {
 	return k
 }
 
-// retryAfter is the answer's Retry-After for people, at least a second and at
-// most a day; empty where there is none that can be read.
-func retryAfter(h http.Header, now time.Time) string {
+// retryAfter is how long the answer asks to be left alone, at least a second and
+// at most a day; 0 where it does not ask, or not so that it can be read.
+func retryAfter(h http.Header, now time.Time) time.Duration {
 	text := h.Get("Retry-After")
-	wait := 24 * time.Hour
+	const longest = 24 * time.Hour
 	if seconds, err := strconv.ParseUint(text, 10, 64); err == nil {
-		if seconds < 24*60*60 {
-			wait = time.Duration(seconds) * time.Second
-		}
-	} else if at, err := http.ParseTime(text); err == nil {
-		wait = min(wait, at.Sub(now).Round(time.Second))
-	} else {
-		return ""
+		return time.Duration(min(max(seconds, 1), uint64(longest/time.Second))) * time.Second
 	}
-	return ", retry after " + max(wait, time.Second).String()
+	at, err := http.ParseTime(text)
+	if err != nil {
+		return 0
+	}
+	return min(max(at.Sub(now).Round(time.Second), time.Second), longest)
 }

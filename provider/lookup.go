@@ -110,6 +110,7 @@ func (p *Provider) findIn(document any, row zabor.Row) (zabor.Finding, error) {
 		case h.outcome.Verdict == zabor.Refused:
 			refused = first(refused, h)
 		default:
+			h.outcome.Verdict = zabor.Unproven // no look-up is about a request's form
 			unclear = first(unclear, h)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -182,35 +183,71 @@ func TestCallTimeout(t *testing.T) {
 	}
 }
 
+// bigRequest is more than the kernels on both sides hold, so that it is still on its
+// way when the far end does something.
+var bigRequest = Request{Method: "POST", Path: "/", ContentType: "text/plain", Body: bytes.Repeat([]byte("x"), 8<<20)}
+
 // An answer that comes before the request was read.
-func TestCallEarlyAnswer(t *testing.T) {
-	big, _ := Freeze(Request{Method: "POST", Path: "/", ContentType: "text/plain", Body: bytes.Repeat([]byte("x"), 8<<20)})
+func TestSendEarlyAnswer(t *testing.T) {
 	for _, tt := range []struct {
-		name string
-		play func(*peer, net.Conn)
-		want zabor.Verdict
+		name  string
+		then  reply
+		want  int // 0: no answer
+		limit time.Duration
 	}{
-		{"413", func(p *peer, c net.Conn) {
-			io.WriteString(c, answerOf(413, ""))
-			hang(p, c)
-		}, zabor.Misdirected},
-		{"200", func(p *peer, c net.Conn) {
-			io.WriteString(c, answerOf(200, paid))
-			hang(p, c)
-		}, zabor.Done},
-		{"closed while it is being sent", func(p *peer, c net.Conn) { io.CopyN(io.Discard, c, 1000) }, zabor.Unproven},
-		{"never read on", func(p *peer, c net.Conn) { io.CopyN(io.Discard, c, 1000); <-p.closed }, zabor.Unproven},
+		{"413, and reads on", func(p *peer, c net.Conn) { io.WriteString(c, answerOf(413, "")); hang(p, c) }, 413, 10 * time.Second},
+		{"200, and reads on", func(p *peer, c net.Conn) { io.WriteString(c, answerOf(200, paid)); hang(p, c) }, 200, 10 * time.Second},
+		{"200, and never reads on", func(p *peer, c net.Conn) { io.WriteString(c, answerOf(200, paid)); <-p.closed }, 200, 10 * time.Second},
+		{"closes", func(*peer, net.Conn) {}, 0, 10 * time.Second},
+		{"never reads on", func(p *peer, _ net.Conn) { <-p.closed }, 0, time.Second},
 	} {
-		p := newPeer(t, tt.play)
-		row := testRow(t)
-		row.Request = big
-		got := mustNew(t, testProfile("http://"+p.addr), Options{}).Call(within(t, time.Second), row)
-		if got.Verdict != tt.want {
-			t.Errorf("%s: %+v, want %s", tt.name, got, tt.want)
-		}
-		if conns, _, _ := p.counts(); conns != 1 {
-			t.Errorf("%s: %d connections", tt.name, conns)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			p := newPeer(t, func(p *peer, c net.Conn) { io.CopyN(io.Discard, c, 1000); tt.then(p, c) })
+			a, err := mustNew(t, testProfile("http://"+p.addr), Options{}).send(within(t, tt.limit), bigRequest, "k")
+			var unsent unsentError
+			if a.status != tt.want || (err == nil) != (tt.want != 0) || errors.As(err, &unsent) {
+				t.Errorf("%d, %v, want %d", a.status, err, tt.want)
+			}
+			if conns, _, _ := p.counts(); conns != 1 {
+				t.Errorf("%d connections", conns)
+			}
+		})
+	}
+}
+
+// A call that is given up leaves nothing behind that the kernel would still send:
+// the far end, when it reads on, finds a reset and not the rest of the request.
+func TestSendGivesUpWithAReset(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		then  string        // what the far end says while the request is on its way
+		limit time.Duration // of the call
+	}{
+		{"no HTTP", "SSH-2.0-OpenSSH_9.2\r\n", 10 * time.Second},
+		{"101", "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n", 10 * time.Second},
+		{"cut", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 10 * time.Second},
+		{"nothing", "", time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			over := make(chan struct{})
+			p := newPeer(t, func(p *peer, c net.Conn) {
+				io.CopyN(io.Discard, c, 1000)
+				io.WriteString(c, tt.then)
+				<-over
+				hang(p, c)
+			})
+			_, err := mustNew(t, testProfile("http://"+p.addr), Options{}).send(within(t, tt.limit), bigRequest, "k")
+			close(over)
+			var unsent unsentError
+			if err == nil || errors.As(err, &unsent) {
+				t.Fatalf("error %v", err)
+			}
+			if err := <-p.hung; err == nil {
+				t.Error("the connection was closed, want a reset")
+			}
+		})
 	}
 }
 
@@ -253,19 +290,20 @@ func TestCallTooLateForTheFirstByte(t *testing.T) {
 }
 
 func TestLate(t *testing.T) {
-	now := time.Now()
+	deadline := time.Now() // with a reading of the monotonic clock
+	before, after := deadline.Add(-1), deadline.Add(1)
 	for _, tt := range []struct {
-		name          string
-		now, deadline time.Time
-		want          bool
+		name      string
+		now, wall time.Time
+		want      bool
 	}{
-		{"before", now, now.Add(1), false},
-		{"at", now, now, false},
-		{"after", now.Add(1), now, true},
-		{"wall clock alone, after", now.Round(0).Add(1), now.Round(0), true},
-		{"wall clock alone, before", now.Round(0), now.Round(0).Add(1), false},
+		{"before", before, before.Round(0), false},
+		{"at", deadline, deadline.Round(0), false},
+		{"after", after, after.Round(0), true},
+		{"the machine was suspended", before, after.Round(0), true},
+		{"the wall clock was set back", after, before.Round(0), true},
 	} {
-		if got := late(tt.now, tt.deadline); got != tt.want {
+		if got := late(tt.now, tt.wall, deadline); got != tt.want {
 			t.Errorf("%s: %v", tt.name, got)
 		}
 	}

@@ -175,6 +175,7 @@ func testProfile(base string) Profile {
 		Settled:   Match{"/status", []string{"paid", "captured"}},
 		Pending:   Match{"/status", []string{"processing"}},
 		Declined:  Refusal{"/status", []string{"refused"}, []int{402}},
+		Malformed: Refusal{"/error/code", []string{"invalid"}, []int{422}},
 		Amount:    Amount{Minor: "/amount"},
 		Currency:  "/currency",
 		Lookup:    &Lookup{Path: "/payments?merchant_reference={{provider_key}}", Items: "/data", AbsentAfter: 2 * time.Minute},

@@ -26,6 +26,7 @@ type Profile struct {
 	Settled   Match   `yaml:"settled"`   // a final yes
 	Pending   Match   `yaml:"pending"`   // begun, and no verdict yet
 	Declined  Refusal `yaml:"declined"`  // a definite no
+	Malformed Refusal `yaml:"malformed"` // a definite no about the request's form, so about its maker and not the customer
 
 	Amount   Amount  `yaml:"amount"`   // compared with the row; zero: not compared
 	Currency string  `yaml:"currency"` // pointer, compared with the row; empty: not compared
@@ -111,8 +112,9 @@ type compiled struct {
 	settled   match
 	pending   match
 	declined  match
-	statuses  []int
-	minor     pointer // at most one of minor and major
+	malformed match
+	statuses  map[int]word // declined or malformed
+	minor     pointer      // at most one of minor and major
 	major     pointer
 	currency  pointer
 	lookup    *Template // nil: none
@@ -156,15 +158,27 @@ func compile(p Profile) (c compiled, err error) {
 	if c.declined, err = compileMatch("declined", Match{p.Declined.Pointer, p.Declined.Values}); err != nil {
 		return c, err
 	}
+	if c.malformed, err = compileMatch("malformed", Match{p.Malformed.Pointer, p.Malformed.Values}); err != nil {
+		return c, err
+	}
 	if err := disjoint(p); err != nil {
 		return c, err
 	}
-	for _, status := range p.Declined.Statuses {
-		if !mayRefuse(status) || classOf(status) == answered {
-			return c, fmt.Errorf("declined.statuses: %d is not a definite no; only a 4xx other than 401, 407, 408, 409, 421, 423, 424, 425 and 429 can be", status)
+	c.statuses = map[int]word{}
+	for _, r := range [...]struct {
+		word
+		statuses []int
+	}{{declined, p.Declined.Statuses}, {malformed, p.Malformed.Statuses}} {
+		for _, status := range r.statuses {
+			if !mayRefuse(status) || classOf(status) == answered {
+				return c, fmt.Errorf("%s.statuses: %d is not a definite no; only a 4xx other than 401, 407, 408, 409, 421, 423, 424, 425 and 429 can be", r.word, status)
+			}
+			if other, twice := c.statuses[status]; twice && other != r.word {
+				return c, fmt.Errorf("%d is both %s and %s; keep one", status, other, r.word)
+			}
+			c.statuses[status] = r.word
 		}
 	}
-	c.statuses = p.Declined.Statuses
 	if p.Amount.Minor != "" && p.Amount.Major != "" {
 		return c, errors.New("amount: minor and major exclude each other; keep the one that the answer has")
 	}
@@ -267,6 +281,7 @@ func disjoint(p Profile) error {
 		Match
 	}{
 		{"settled", p.Settled}, {"pending", p.Pending}, {"declined", Match{p.Declined.Pointer, p.Declined.Values}},
+		{"malformed", Match{p.Malformed.Pointer, p.Malformed.Values}},
 	} {
 		for _, value := range m.Values {
 			other, twice := seen[[2]string{m.Pointer, value}]

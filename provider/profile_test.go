@@ -48,6 +48,8 @@ func TestProfileValidate(t *testing.T) {
 		{"2xx as a no", func(p *Profile) { p.Declined.Statuses = []int{200} }, "200 is not a definite no"},
 		{"409 as a no", func(p *Profile) { p.Declined.Statuses = []int{402, 409} }, "409 is not a definite no"},
 		{"500 as a no", func(p *Profile) { p.Declined.Statuses = []int{500} }, "500 is not a definite no"},
+		{"500 as a no of form", func(p *Profile) { p.Malformed.Statuses = []int{500} }, "malformed.statuses: 500"},
+		{"one status, two meanings", func(p *Profile) { p.Malformed.Statuses = []int{402} }, "both declined and malformed"},
 		{"403 as a no", func(p *Profile) { p.Declined.Statuses = []int{403} }, ""},
 		{"both amounts", func(p *Profile) { p.Amount.Major = "/x" }, "exclude each other"},
 		{"amount's pointer", func(p *Profile) { p.Amount.Minor = "x" }, "amount.minor"},

@@ -75,7 +75,7 @@ func (p *Provider) AbsentAfter() time.Duration { return p.absentAfter }
 //   - 2xx: what the profile's settled, pending and declined say of it, if it was
 //     read whole, is exactly one JSON value, has a reference (but for a refusal)
 //     and the row's amount and currency, as far as the profile points to them;
-//   - a 4xx that the profile declares a no: Refused;
+//   - a 4xx that the profile declares a no: Refused, or Malformed;
 //   - other statuses: the table in classOf;
 //   - anything else: Unproven.
 //

@@ -52,21 +52,16 @@ func (p *Provider) send(ctx context.Context, r Request, key string) (answer, err
 		return answer{}, unsentError{fmt.Errorf("no connection: %w", err)}
 	}
 	w := &wire{Conn: conn, tcp: tcp, ctx: ctx}
-	defer w.Close()
-
 	resp, err := singleUse(w).RoundTrip(req)
 	if err != nil {
-		unsent := w.seal()
-		w.abort()
-		if unsent {
+		if w.seal() {
 			err = unsentError{err}
 		}
+		w.end(false)
 		return answer{}, err
 	}
 	a, err := readAnswer(resp)
-	if err != nil {
-		w.abort()
-	}
+	w.end(err == nil)
 	return a, err
 }
 

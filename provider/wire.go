@@ -46,7 +46,8 @@ func (w *wire) begin(size int) error {
 	if w.sealed {
 		return errSealed
 	}
-	if deadline, ok := w.ctx.Deadline(); ok && !w.begun && late(time.Now(), deadline) {
+	now := time.Now()
+	if deadline, ok := w.ctx.Deadline(); ok && !w.begun && late(now, now.Round(0), deadline) {
 		w.sealed = true
 		return errTooLate
 	}
@@ -55,11 +56,11 @@ func (w *wire) begin(size int) error {
 	return nil
 }
 
-// late compares both the monotonic clock, which nobody can set, and the wall
-// clock, which also counts the time that the machine was suspended. The later of
-// the two is believed.
-func late(now, deadline time.Time) bool {
-	return now.After(deadline) || now.Round(0).After(deadline.Round(0))
+// late compares the monotonic clock of now, which nobody can set, and wall, which
+// also counts the time that the machine was suspended. The later of the two is
+// believed.
+func late(now, wall, deadline time.Time) bool {
+	return now.After(deadline) || wall.After(deadline.Round(0))
 }
 
 // seal lets nothing more out, and reports whether nothing ever left.
@@ -70,18 +71,20 @@ func (w *wire) seal() (unsent bool) {
 	return w.out == 0
 }
 
-// Close closes the connection. When the call was given up, what the kernel has
-// not sent yet is thrown away rather than sent later.
+// Close is the transport's, which calls it after an answer as well as after a
+// failure: reading and writing end. How the connection ends is end's business.
 func (w *wire) Close() error {
-	if w.ctx.Err() != nil {
-		w.tcp.SetLinger(0)
-		w.tcp.Close()
-	}
-	return w.Conn.Close()
+	w.seal()
+	return w.Conn.SetDeadline(time.Unix(1, 0))
 }
 
-// abort gives the connection up.
-func (w *wire) abort() {
+// end closes the connection. Unless the answer was read whole, what the kernel
+// has not sent yet is thrown away rather than sent later.
+func (w *wire) end(whole bool) {
+	if whole {
+		w.Conn.Close()
+		return
+	}
 	w.tcp.SetLinger(0)
 	w.tcp.Close()
 }
