@@ -23,6 +23,9 @@ var (
 	// ErrMalformed: the provider says that the request itself is wrong. The
 	// message is parked.
 	ErrMalformed = errors.New("the provider refuses the form of the request")
+	// ErrHookDue: the row is done, but its hook failed and must run before the
+	// message is acked. The message comes back later.
+	ErrHookDue = errors.New("done, and the shop's own rows do not say so yet")
 	// ErrHeld: a person must decide. The message is parked.
 	ErrHeld = errors.New("held for a person")
 	// ErrSpent: the attempts are used up. The message is parked.

@@ -28,10 +28,19 @@ type Effect struct {
 	Message     string
 	Fingerprint string
 
-	// Freeze renders the request with its provider keys. What it returns is
-	// what Call sends, and what a replay would send again. It must not have
-	// effects and may be called more than once.
-	Freeze func(ProviderKeys) ([]byte, error)
+	// Fields names what Fingerprint is made of and a digest of each, as a JSON
+	// object of texts of at most 4,000 bytes: so that a refusal can say what
+	// differs. Empty: it cannot.
+	Fields string
+
+	// Freeze renders the request with its provider keys and, in a two-step
+	// call, the id that Prepare's request was given. What it returns is what
+	// Call sends, and what a replay would send again. It must not have effects
+	// and may be called more than once.
+	Freeze func(keys ProviderKeys, prepared string) ([]byte, error)
+	// Prepare renders the harmless first request of a two-step call; nil: the
+	// call has one step.
+	Prepare func(ProviderKeys) ([]byte, error)
 
 	Timeout  time.Duration // of the whole call; above zero
 	Attempts int           // calls that may have done something before the message is parked; at least 1
@@ -39,6 +48,10 @@ type Effect struct {
 	AbsentAfter time.Duration // see Row; 0: no look-up
 	HoldAfter   time.Duration
 	PendingFor  time.Duration
+	ReplayFor   time.Duration // from the first capture of a generation: how long the same request may be sent again under its key; 0: never
+
+	// HookData is what hooks bind from the message, kept while one may run.
+	HookData []byte
 
 	// MissingRow is the state in which a row is inserted: Captured, and the
 	// call follows; Doubt or Held for a message that was delivered before, and
@@ -55,6 +68,12 @@ func Margin(d time.Duration) time.Duration { return max(time.Second, d/10) }
 
 // Lease is how long a claim lasts whose call may take timeout.
 func Lease(timeout time.Duration) time.Duration { return timeout + Margin(timeout) }
+
+// callTimeout is the call's time-out in a lease: what Lease was made of, or a
+// little less.
+func callTimeout(lease time.Duration) time.Duration {
+	return min(lease-time.Second, lease*10/11)
+}
 
 // Validate names the first field that breaks a bound.
 func (e Effect) Validate() error {
@@ -74,13 +93,16 @@ func (e Effect) Validate() error {
 		return fmt.Errorf("timeout %s: must be above zero", e.Timeout)
 	case e.Attempts < 1:
 		return fmt.Errorf("attempts %d: at least 1", e.Attempts)
+	case len(e.Fields) > 4000:
+		return fmt.Errorf("fields of the fingerprint: %d bytes, at most 4000", len(e.Fields))
 	case e.MissingRow != Captured && e.MissingRow != Doubt && e.MissingRow != Held:
 		return fmt.Errorf("missing row as %q: captured, doubt or held", e.MissingRow)
 	}
 	return nil
 }
 
-// Call sends row.Request once and says what the answer proves. ctx is not
+// Call sends row.Request once and says what the answer proves: under PrepareKey
+// where the row is two-step and has no Prepared id yet, else under ProviderKey. ctx is not
 // cancelled by a stop of the process; its deadline is the last moment at which
 // the request may be sent or its answer awaited. It is counted from before the
 // capture, so a Call must compare it with both the monotonic and the wall clock
@@ -107,6 +129,11 @@ type Fence struct {
 	Store  Store
 	Secret []byte      // the installation's, at least [MinSecret] bytes; provider keys are derived from it
 	Alert  func(Alert) // nil: none wanted
+
+	// Hook is the statement that runs in the transaction of a write by which
+	// row enters its state, bound to row as it will be; nil: there is none.
+	// An error counts as the hook's own. The field may be nil.
+	Hook func(row Row) (*Hook, error)
 
 	// Journal keeps successes while the database is away. Nil: they are kept in
 	// memory for SaveTimeout, and are then only in an alert.
@@ -146,6 +173,12 @@ func (f *Fence) Do(ctx context.Context, e Effect, call Call) (Row, error) {
 	defer cancel()
 	f.at(Sending, e.Key)
 	outcome := call(callCtx, row)
+	if outcome.Verdict == Prepared {
+		if row, err = f.prepared(ctx, row, e, outcome.Reference); err != nil {
+			return row, err
+		}
+		outcome = call(callCtx, row)
+	}
 	f.at(Answered, e.Key)
 	if f.breaker.ended(e.Provider, outcome, time.Now()) {
 		f.alert(row, Warning, "provider-paused", fmt.Sprintf("%s does nothing with what it is sent, and is left alone for a while: %s", e.Provider, outcome.Reason))
@@ -161,7 +194,7 @@ func (f *Fence) capture(ctx context.Context, e Effect) (row Row, mine bool, err 
 		return Row{}, false, &Error{Key: e.Key, Err: err, Reason: "nothing was sent"}
 	}
 	f.at(Capturing, e.Key)
-	row, err = f.Store.Insert(ctx, fresh, fresh.Lease)
+	row, err = f.insert(ctx, fresh, e.ReplayFor)
 	if err != nil {
 		return Row{}, false, unwritten(e.Key, err)
 	}
@@ -192,27 +225,50 @@ func (f *Fence) fresh(e Effect) (Row, error) {
 		row.Basis = ByMissingRow
 		row.Reason = "the message had been delivered before and there was no row: a call may have been made"
 	}
-	f.setGeneration(&row, 1)
-	return take(row, e)
+	row.Generation = 1
+	return f.take(row, e)
 }
 
-// setGeneration gives row its provider keys. A release keeps them.
-func (f *Fence) setGeneration(row *Row, generation int) {
-	row.Generation = generation
-	row.ProviderKey = providerKey(f.Secret, row.Key, generation, requestMain)
-	row.PrepareKey = providerKey(f.Secret, row.Key, generation, requestPrepare)
-}
-
-// take is row with the request that e asks for.
-func take(row Row, e Effect) (Row, error) {
-	frozen, err := e.Freeze(ProviderKeys{Request: row.ProviderKey, Prepare: row.PrepareKey})
+// take is row with the request that e asks for, under the keys of row's
+// generation. A release keeps the generation, and so the keys.
+func (f *Fence) take(row Row, e Effect) (Row, error) {
+	row.ProviderKey = providerKey(f.Secret, row.Key, row.Generation, requestMain)
+	row.PrepareKey = ""
+	if e.Prepare != nil {
+		row.PrepareKey = providerKey(f.Secret, row.Key, row.Generation, requestPrepare)
+	}
+	keys := ProviderKeys{Request: row.ProviderKey, Prepare: row.PrepareKey}
+	var err error
+	if e.Prepare != nil && row.Prepared == "" {
+		row.Request, err = e.Prepare(keys)
+	} else {
+		row.Request, err = e.Freeze(keys, row.Prepared)
+	}
 	if err != nil {
 		return Row{}, err
 	}
-	row.Request = frozen
 	row.Provider, row.Account, row.Amount = e.Provider, e.Account, e.Amount
-	row.Message, row.Fingerprint = e.Message, e.Fingerprint
+	row.Message, row.Fingerprint, row.Fields = e.Message, e.Fingerprint, e.Fields
+	row.HookData = e.HookData
 	return fixDeadlines(row, e), nil
+}
+
+// prepared saves the id of the harmless first request before the second one is
+// sent, and puts the second one in its place.
+func (f *Fence) prepared(ctx context.Context, row Row, e Effect, id string) (Row, error) {
+	next := row
+	next.Claim = row.Claim.next()
+	next.Prepared = id
+	var err error
+	if next.Request, err = e.Freeze(ProviderKeys{Request: row.ProviderKey, Prepare: row.PrepareKey}, id); err != nil {
+		return f.save(ctx, row, Outcome{Verdict: Unproven, Reason: fmt.Sprintf("prepared as %s, and then the request could not be made: %v", id, err)})
+	}
+	if err := f.Store.Swap(ctx, row.Claim, next, Write{}); err != nil {
+		// Nothing that moves money was sent. The row becomes doubt without an
+		// id when its lease ends, and is then free again.
+		return row, &Error{Key: row.Key, Row: row, Err: ErrInDoubt, Reason: fmt.Sprintf("prepared as %s, which could not be saved: %v; nothing was charged", id, err)}
+	}
+	return next, nil
 }
 
 // fixDeadlines is row with the deadlines of the capture that e asks for.

@@ -121,7 +121,7 @@ func (w *world) swap(row zabor.Row, change func(*zabor.Row)) zabor.Row {
 	next.Claim.Epoch++
 	next.Claim.ID[0]++
 	change(&next)
-	if err := w.store.Swap(w.t.Context(), row.Claim, next, 0); err != nil {
+	if err := w.store.Swap(w.t.Context(), row.Claim, next, zabor.Write{}); err != nil {
 		w.t.Fatal(err)
 	}
 	return w.row(row.Key)
@@ -134,7 +134,7 @@ func effect(order string) zabor.Effect {
 		Key:      zabor.Key{Scope: "shop", Order: order, Step: "charge"},
 		Provider: "acquirer", Amount: zabor.Money{Minor: 1999, Currency: "EUR"},
 		Message: "m1", Fingerprint: "f1",
-		Freeze:  func(k zabor.ProviderKeys) ([]byte, error) { return []byte("pay with " + k.Request), nil },
+		Freeze:  func(k zabor.ProviderKeys, _ string) ([]byte, error) { return []byte("pay with " + k.Request), nil },
 		Timeout: time.Second, Attempts: 3, AbsentAfter: time.Second, HoldAfter: time.Hour, PendingFor: time.Hour,
 		MissingRow: zabor.Captured,
 	}

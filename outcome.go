@@ -28,9 +28,12 @@ const (
 	// Malformed: a definite no about the request's form (400, validation); no
 	// money moved. The message is parked instead of acked.
 	Malformed
+	// Prepared: the harmless first request of a two-step call gave an id, in
+	// Reference; no money moved.
+	Prepared
 )
 
-var verdictNames = [...]string{"unproven", "done", "begun", "refused", "unsent", "turned away", "misdirected", "malformed"}
+var verdictNames = [...]string{"unproven", "done", "begun", "refused", "unsent", "turned away", "misdirected", "malformed", "prepared"}
 
 func (v Verdict) String() string {
 	if int(v) < len(verdictNames) {
@@ -42,7 +45,7 @@ func (v Verdict) String() string {
 // Outcome is how a call ended. The zero Outcome says that nothing is known.
 type Outcome struct {
 	Verdict   Verdict
-	Reference string  // set with Done and Begun, and only then
+	Reference string  // set with Done, Begun and Prepared, and only then
 	Answer    *Answer // to be given again on a repeat; nil: none may be kept
 	Reason    string  // one line for people, without secrets
 	// StoredRefusal reports that the provider stores a refusal of this kind
@@ -72,7 +75,6 @@ func after(row Row, o Outcome, earlier bool) Row {
 			next.Basis = ByForm
 		}
 		next.Answer = o.Answer
-		next.Request = nil
 	case Unsent, TurnedAway:
 		if earlier {
 			return inDoubt(next)
@@ -86,7 +88,21 @@ func after(row Row, o Outcome, earlier bool) Row {
 	case Misdirected:
 		next.State = Held
 	default:
+		if row.TwoStep() && row.Prepared == "" && !earlier {
+			// The request that moves money was never sent: an orphan at the
+			// provider at worst.
+			next.State, next.Basis = Released, ByPrepare
+			break
+		}
 		return inDoubt(next)
+	}
+	return closed(next)
+}
+
+// closed is next without the frozen request, if nothing is left to find out.
+func closed(next Row) Row {
+	if next.State.Closed() {
+		next.Request = nil
 	}
 	return next
 }
@@ -125,10 +141,7 @@ func adopt(row Row, o Outcome) Row {
 	default:
 		next.State = Pending
 	}
-	if next.State == Settled {
-		next.Request = nil
-	}
-	return next
+	return closed(next)
 }
 
 // adopted reports whether row already says all that adopt would write, so that

@@ -2,8 +2,11 @@ package zabor
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -11,18 +14,19 @@ import (
 // the row is surely free and attempts are left.
 func (f *Fence) again(ctx context.Context, row Row, e Effect) (Row, bool, error) {
 	for {
-		next, lease, err := meet(row, e)
+		next, w, err := f.meet(row, e)
 		if err != nil {
 			return row, false, f.told(row, err)
 		}
 		if next.Claim == row.Claim { // nothing to write
 			return row, false, f.told(row, stateError(row))
 		}
-		err = f.Store.Swap(ctx, row.Claim, next, lease)
+		next, err = f.swap(ctx, row, next, w)
 		switch {
 		case err == nil && next.State == Captured:
 			return next, true, nil
 		case err == nil:
+			f.alertSaved(row, next)
 			return next, false, f.told(next, stateError(next))
 		case !errors.Is(err, ErrStale):
 			return row, false, unwritten(row.Key, err)
@@ -37,40 +41,40 @@ func (f *Fence) again(ctx context.Context, row Row, e Effect) (Row, bool, error)
 }
 
 // meet is the table of what a delivery of e does to the row it meets: the row
-// that follows, and the lease it takes. The same claim means that nothing
+// that follows, and what is written with it. The same claim means that nothing
 // changes.
-func meet(row Row, e Effect) (next Row, lease time.Duration, err error) {
+func (f *Fence) meet(row Row, e Effect) (next Row, w Write, err error) {
 	if row.State == Released && row.Attempts() == 0 {
 		// No call of this row can have done anything: it takes the request as
 		// it is now.
-		return recapture(row, e)
+		return f.recapture(row, e)
 	}
-	if row.Message != e.Message {
-		return row, 0, otherRequest(row)
+	if row.Message != "" && row.Message != e.Message {
+		return row, w, otherRequest(row, e)
 	}
 	switch row.State {
 	case Captured:
 		if row.leaseEnded() {
-			return expired(row), 0, nil
+			return expired(row), w, nil
 		}
 	case Declined:
-		if row.Fingerprint != e.Fingerprint {
-			return row, 0, otherRequest(row)
+		if row.Fingerprint != "" && row.Fingerprint != e.Fingerprint {
+			return row, w, otherRequest(row, e)
 		}
 	case Released:
-		if row.Fingerprint != e.Fingerprint {
+		if row.Fingerprint != "" && row.Fingerprint != e.Fingerprint {
 			next = row
 			next.Claim = row.Claim.next()
 			next.State = Held
-			next.Reason = "released, and then wanted with another request under the same provider key"
-			return next, 0, nil
+			next.Reason = "released, and then wanted with another request under the same provider key" + differing(row, e)
+			return next, w, nil
 		}
 		if row.Spent() {
-			return row, 0, keyError(row, ErrSpent)
+			return row, w, keyError(row, ErrSpent)
 		}
-		return recapture(row, e)
+		return f.recapture(row, e)
 	}
-	return row, 0, nil
+	return row, w, nil
 }
 
 // expired is row once its lease has ended with nothing saved.
@@ -84,12 +88,16 @@ func expired(row Row) Row {
 
 // recapture is row captured once more. The generation and the provider key stay:
 // the same key is what stops a request that is still on its way.
-func recapture(row Row, e Effect) (Row, time.Duration, error) {
+func (f *Fence) recapture(row Row, e Effect) (Row, Write, error) {
 	next := fixDeadlines(row, e)
+	w := Write{Lease: next.Lease}
+	if row.Request == nil { // the first capture of a generation
+		w.ReplayFor = e.ReplayFor
+	}
 	if row.Fingerprint != e.Fingerprint || row.Request == nil {
 		var err error
-		if next, err = take(row, e); err != nil {
-			return row, 0, &Error{Key: row.Key, Row: row, Err: err, Reason: "nothing was sent"}
+		if next, err = f.take(row, e); err != nil {
+			return row, w, &Error{Key: row.Key, Row: row, Err: err, Reason: "nothing was sent"}
 		}
 	}
 	next.Claim = row.Claim.next()
@@ -97,16 +105,43 @@ func recapture(row Row, e Effect) (Row, time.Duration, error) {
 	next.Basis = ByCall
 	next.Reason = ""
 	next.Captures++
-	return next, next.Lease, nil
+	return next, w, nil
 }
 
-func otherRequest(row Row) error {
+func otherRequest(row Row, e Effect) error {
 	return &Error{Key: row.Key, Row: row, Err: ErrOtherRequest,
-		Reason: fmt.Sprintf("the row is %s for another request; nothing was sent", row.State)}
+		Reason: fmt.Sprintf("the row is %s for another request%s; nothing was sent", row.State, differing(row, e))}
+}
+
+// differing says which fields of the request that e asks for are not as in row's.
+func differing(row Row, e Effect) string {
+	var was, is map[string]string
+	if json.Unmarshal([]byte(row.Fields), &was) != nil || json.Unmarshal([]byte(e.Fields), &is) != nil {
+		return ""
+	}
+	var names []string
+	for name, digest := range is {
+		if was[name] != digest {
+			names = append(names, name)
+		}
+	}
+	for name := range was {
+		if _, there := is[name]; !there {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	slices.Sort(names)
+	return " (another " + strings.Join(names, ", ") + ")"
 }
 
 // stateError is what a delivery is told by the state of its row.
 func stateError(row Row) error {
+	if row.HookDue != "" {
+		return keyError(row, ErrHookDue)
+	}
 	switch row.State {
 	case Declined:
 		if row.Basis == ByForm {
@@ -139,8 +174,8 @@ func (f *Fence) Repeat(ctx context.Context, k Key, message string) (Row, error) 
 		return Row{}, unwritten(k, err)
 	case row.State == Released && row.Attempts() == 0:
 		return row, keyError(row, ErrReleased)
-	case row.Message != message:
-		return row, f.told(row, otherRequest(row))
+	case row.Message != "" && row.Message != message:
+		return row, f.told(row, otherRequest(row, Effect{}))
 	case row.State == Released && row.Spent():
 		return row, keyError(row, ErrSpent)
 	}
@@ -175,7 +210,7 @@ func (f *Fence) Parked(ctx context.Context, k Key, message string) error {
 		if row.State == Released {
 			next.Allowance = max(row.Allowance, row.Attempts()) + 1
 		}
-		err = f.Store.Swap(ctx, row.Claim, next, 0)
+		err = f.Store.Swap(ctx, row.Claim, next, Write{})
 		if !errors.Is(err, ErrStale) {
 			return err
 		}

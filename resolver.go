@@ -22,13 +22,15 @@ type Finding struct {
 // nothing about the row.
 type Lookup func(ctx context.Context, row Row) (Finding, error)
 
-// Resolver decides rows that are in doubt or pending, from the table alone. Many
-// may run on one table. Its fields are set before first use; one Resolver is run
-// by one goroutine.
+// Resolver decides rows that are in doubt or pending, and runs hooks that are due,
+// from the table alone. Many may run on one table. Its fields are set before
+// first use; one Resolver is run by one goroutine.
 type Resolver struct {
-	Store  Store
+	Fence  *Fence
 	Lookup Lookup
-	Alert  func(Alert)
+	// Replay sends the frozen request of a row again, under its key, as a
+	// Call does; rows say until when. Nil: nothing is ever sent again.
+	Replay Call
 
 	// Every is the pause between two rounds. Zero: a second.
 	Every time.Duration
@@ -45,6 +47,7 @@ type watch struct {
 	since    time.Time // monotonic
 	next     time.Time // of the next look-up
 	pause    time.Duration
+	alerted  bool // that a free row waits for a message which does not come
 	seen     bool // in this round
 }
 
@@ -77,29 +80,42 @@ func (r *Resolver) Round(ctx context.Context) error {
 		r.watched = map[Key]*watch{}
 		r.control = map[[2]string]bool{}
 	}
-	var errs []error
-	var after Key
-	const page = 100
-	for {
-		rows, err := r.Store.Open(ctx, []State{Captured, Doubt, Pending}, after, page)
-		if err != nil {
-			return errors.Join(append(errs, fmt.Errorf("list open rows: %w", err))...)
-		}
-		for _, row := range rows {
-			if err := r.look(ctx, row); err != nil && !errors.Is(err, ErrStale) {
-				errs = append(errs, fmt.Errorf("resolve %s: %w", row.Key, err))
-			}
-			after = row.Key
-		}
-		if len(rows) < page || ctx.Err() != nil {
-			break
-		}
-	}
+	err := errors.Join(
+		each(ctx, r.look, func(after Key, limit int) ([]Row, error) {
+			return r.Fence.Store.Open(ctx, []State{Captured, Doubt, Pending, Released}, after, limit)
+		}),
+		each(ctx, r.due, func(after Key, limit int) ([]Row, error) {
+			return r.Fence.Store.Due(ctx, after, limit)
+		}))
 	for k, w := range r.watched {
 		if !w.seen {
 			delete(r.watched, k)
 		}
 		w.seen = false
+	}
+	return err
+}
+
+// each does what is to be done with every row that list lists, and joins the
+// errors. A row that somebody else wrote meanwhile is no error.
+func each(ctx context.Context, do func(context.Context, Row) error, list func(after Key, limit int) ([]Row, error)) error {
+	const page = 100
+	var errs []error
+	var after Key
+	for ctx.Err() == nil {
+		rows, err := list(after, page)
+		if err != nil {
+			return errors.Join(append(errs, fmt.Errorf("list open rows: %w", err))...)
+		}
+		for _, row := range rows {
+			if err := do(ctx, row); err != nil && !errors.Is(err, ErrStale) {
+				errs = append(errs, fmt.Errorf("resolve %s: %w", row.Key, err))
+			}
+			after = row.Key
+		}
+		if len(rows) < page {
+			break
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -108,21 +124,94 @@ func (r *Resolver) Round(ctx context.Context) error {
 // else was faster.
 func (r *Resolver) look(ctx context.Context, row Row) error {
 	w := r.watch(row)
-	if row.State == Captured {
-		if row.leaseEnded() || r.now().Sub(w.since) > row.Lease {
-			return r.Store.Swap(ctx, row.Claim, expired(row), 0)
-		}
+	sendEnded := row.leaseEnded() || r.now().Sub(w.since) > row.Lease
+	switch {
+	case row.State == Released:
+		r.remind(row, w)
 		return nil
+	case row.State == Captured && !sendEnded:
+		return nil
+	case row.State == Captured:
+		return r.write(ctx, row, expired(row))
+	case row.State == Doubt && row.TwoStep() && row.Prepared == "":
+		if !sendEnded {
+			return nil
+		}
+		next := follow(row, Released, ByPrepare)
+		next.Reason = "the first request of two gave no id that was saved; the one that moves money was never sent"
+		return r.write(ctx, row, next)
 	}
-	if r.Lookup != nil && row.AbsentAfter > 0 && !r.now().Before(w.next) {
+	if !r.now().Before(w.next) {
 		w.pause = min(max(2*w.pause, 250*time.Millisecond), time.Minute)
 		done, err := r.lookUp(ctx, row, w)
+		if err == nil && !done && sendEnded {
+			done, err = r.replay(ctx, row)
+		}
 		w.next = r.now().Add(w.pause)
-		if done || err != nil {
+		if done {
 			return err
 		}
+		// A look-up that fails decides nothing, and does not stop the clock.
+		return errors.Join(err, r.expire(ctx, row))
 	}
 	return r.expire(ctx, row)
+}
+
+// due runs the hook that is due for row, less and less often.
+func (r *Resolver) due(ctx context.Context, row Row) error {
+	w := r.watch(row)
+	if r.now().Before(w.next) {
+		return nil
+	}
+	w.pause = min(max(2*w.pause, time.Second), time.Minute)
+	w.next = r.now().Add(w.pause)
+	return r.Fence.runHook(ctx, row)
+}
+
+// remind tells, once for each free row and process, that nobody came to capture
+// it again: its message may be lost.
+func (r *Resolver) remind(row Row, w *watch) {
+	if w.alerted || row.HoldAfter == 0 || row.Parked != "" || row.ReadAt.Sub(row.StateSince) <= row.HoldAfter {
+		return
+	}
+	w.alerted = true
+	r.Fence.alert(row, Warning, "free-and-forgotten", fmt.Sprintf("nothing was charged, and for %s no message came to try again: was it lost from the queue?", row.HoldAfter))
+}
+
+// follow is the row that follows row in the given state.
+func follow(row Row, state State, basis Basis) Row {
+	next := row
+	next.Claim = row.Claim.next()
+	next.State, next.Basis = state, basis
+	return next
+}
+
+// replay sends the frozen request again under its key, where the provider's
+// profile allowed it for a time that is not over: the provider answers with what
+// it did the first time, or does it now, once.
+func (r *Resolver) replay(ctx context.Context, row Row) (done bool, err error) {
+	if r.Replay == nil || row.State != Doubt || row.Request == nil || row.ReplayUntil.IsZero() || row.ReadAt.Add(row.Lease).After(row.ReplayUntil) {
+		return false, nil
+	}
+	timeout := callTimeout(row.Lease)
+	start := time.Now()
+	next := follow(row, Doubt, row.Basis)
+	next.Replays++
+	if err := r.Fence.Store.Swap(ctx, row.Claim, next, Write{Lease: row.Lease}); err != nil {
+		return false, err
+	}
+	callCtx, cancel := context.WithDeadline(context.WithoutCancel(ctx), start.Add(timeout))
+	defer cancel()
+	o := r.Replay(callCtx, next)
+	result := after(next, o, true)
+	if result.Basis == ByCall {
+		result.Basis = ByReplay
+	}
+	saved, err := r.Fence.saveNext(ctx, next, result, o)
+	if err != nil && saved.State != Doubt {
+		return true, nil // what the state says to a delivery is no error here
+	}
+	return saved.State != Doubt, nil
 }
 
 func (r *Resolver) watch(row Row) *watch {
@@ -140,6 +229,9 @@ func (r *Resolver) watch(row Row) *watch {
 // AbsentAfter before it asked: its own clock cannot jump as a database's does,
 // and the lease bounds every send of the claim.
 func (r *Resolver) lookUp(ctx context.Context, row Row, w *watch) (done bool, err error) {
+	if r.Lookup == nil || row.AbsentAfter == 0 {
+		return false, nil
+	}
 	lateEnough := r.now().Sub(w.since) >= row.Lease+row.AbsentAfter
 	found, err := r.Lookup(ctx, row)
 	if err != nil {
@@ -147,10 +239,10 @@ func (r *Resolver) lookUp(ctx context.Context, row Row, w *watch) (done bool, er
 	}
 	switch {
 	case found.Several:
-		return true, r.write(ctx, row, func(next *Row) {
-			next.State, next.Basis = Held, ByLookup
-			next.Reason = "the look-up found more than one call that moved money: " + found.Outcome.Reason
-		})
+		next := follow(row, Held, ByLookup)
+		next.Reason = "the look-up found more than one call that moved money: " + found.Outcome.Reason
+		r.Fence.alert(next, Critical, "several-found", next.Reason)
+		return true, r.write(ctx, row, next)
 	case found.Absent:
 		if row.State != Doubt || !lateEnough {
 			return false, nil
@@ -159,20 +251,18 @@ func (r *Resolver) lookUp(ctx context.Context, row Row, w *watch) (done bool, er
 		if err != nil || !ok {
 			return false, err
 		}
-		return true, r.write(ctx, row, func(next *Row) {
-			next.State, next.Basis = Released, ByAbsence
-			next.Reason = "the provider does not know the call"
-		})
+		next := follow(row, Released, ByAbsence)
+		next.Reason = "the provider does not know the call"
+		return true, r.write(ctx, row, next)
 	}
 	switch o := found.Outcome; o.Verdict {
 	case Done, Begun:
-		_, err := saveReference(ctx, r.Store, func(before, after Row) { alertSaved(r.Alert, before, after) }, row, o)
-		return true, err
+		_, err := r.Fence.saveReference(ctx, row, o, ByLookup)
+		return row.State != Pending || o.Verdict == Done, err
 	case Refused:
-		return true, r.write(ctx, row, func(next *Row) {
-			next.State, next.Basis = Declined, ByLookup
-			next.Reason, next.Answer, next.Request = o.Reason, o.Answer, nil
-		})
+		next := follow(row, Declined, ByLookup)
+		next.Reason, next.Answer = o.Reason, o.Answer
+		return true, r.write(ctx, row, closed(next))
 	}
 	return false, nil
 }
@@ -184,7 +274,7 @@ func (r *Resolver) controlled(ctx context.Context, row Row) (bool, error) {
 	if r.control[who] {
 		return true, nil
 	}
-	known, err := r.Store.Control(ctx, row.Provider, row.Account, 3)
+	known, err := r.Fence.Store.Control(ctx, row.Provider, row.Account, 3)
 	if err != nil {
 		return false, err
 	}
@@ -218,22 +308,18 @@ func (r *Resolver) expire(ctx context.Context, row Row) error {
 	case !r.control[[2]string{row.Provider, row.Account}]:
 		why = ": the look-up has found no row that is known to be settled, so its silence proves nothing"
 	}
-	return r.write(ctx, row, func(next *Row) {
-		next.State, next.Basis = Held, ByExpiry
-		next.Reason = fmt.Sprintf("%s for %s%s", what, limit, why)
-		if row.Reason != "" {
-			next.Reason += " (" + row.Reason + ")"
-		}
-	})
+	next := follow(row, Held, ByExpiry)
+	next.Reason = fmt.Sprintf("%s for %s%s", what, limit, why)
+	if row.Reason != "" {
+		next.Reason += " (" + row.Reason + ")"
+	}
+	return r.write(ctx, row, next)
 }
 
-func (r *Resolver) write(ctx context.Context, row Row, change func(next *Row)) error {
-	next := row
-	next.Claim = row.Claim.next()
-	change(&next)
-	if err := r.Store.Swap(ctx, row.Claim, next, 0); err != nil {
-		return err
+func (r *Resolver) write(ctx context.Context, row, next Row) error {
+	written, err := r.Fence.swap(ctx, row, next, Write{})
+	if err == nil {
+		r.Fence.alertSaved(row, written)
 	}
-	alertSaved(r.Alert, row, next)
-	return nil
+	return err
 }

@@ -21,7 +21,7 @@ type resolving struct {
 
 func (w *world) resolver() *resolving {
 	r := &resolving{w: w, clock: time.Now(), finds: map[string]zabor.Finding{}}
-	r.Resolver = &zabor.Resolver{Store: w.store, Alert: w.alert}
+	r.Resolver = &zabor.Resolver{Fence: w.fence}
 	r.Lookup = func(_ context.Context, row zabor.Row) (zabor.Finding, error) {
 		r.lookups++
 		if f, ok := r.finds[row.Order]; ok {

@@ -45,6 +45,9 @@ const (
 	ByUnsent     Basis = "unsent"     // proof that no byte was sent
 	ByTurnedAway Basis = "turnedaway" // an answer that says that nothing was done (401, 429 …)
 	ByForm       Basis = "form"       // an answer that the request itself is wrong (400, validation)
+	ByPrepare    Basis = "prepare"    // the harmless first request failed; the second was never sent
+	ByHook       Basis = "hook"       // the hook of the capture failed; nothing was sent
+	ByReplay     Basis = "replay"     // the answer to the same request, sent again under the same key
 	ByLookup     Basis = "lookup"     // a look-up at the provider
 	ByAbsence    Basis = "absence"    // a look-up that found nothing, late enough to prove it
 	ByExpiry     Basis = "expiry"     // a time that ran out: the lease, hold_after, pending_for
@@ -101,8 +104,9 @@ type Row struct {
 	ProviderKey string // idempotency key of the request that moves the money
 	PrepareKey  string // that of the request before it, in a two-step call
 	Amount      Money
-	Message     string // fingerprint of what comes from the message itself
-	Fingerprint string // fingerprint of the whole request
+	Message     string // fingerprint of what comes from the message itself; empty: any message will do
+	Fingerprint string // fingerprint of the whole request; empty: any request will do
+	Fields      string // what Fingerprint is made of, as in [Effect]
 	Request     []byte // the frozen request; nil once the row is closed, or where it may not be kept
 
 	// What came of it.
@@ -112,9 +116,12 @@ type Row struct {
 	Answer         *Answer
 	Reason         string // for people: why the row is in its state
 	HookDue        string // name of a hook that failed and must still run; empty: none
+	HookData       []byte // what hooks bind from the message; nil once none can run any more
+	Hooked         bool   // the hook of the capture has run
 
 	// Counts that only rise.
 	Captures  int
+	Replays   int // sends of the same request under the same key, by the resolver
 	Free      int // captures whose own call proved that it did nothing
 	Allowance int // attempts after which a released row is parked
 
@@ -126,9 +133,12 @@ type Row struct {
 
 	CapturedAt time.Time // first capture
 	SendUntil  time.Time // end of the latest claim's lease: no later may any claim have sent
-	StateSince time.Time
-	ReadAt     time.Time // the database's clock when this row was read; zero: it was written, not read
-	Parked     string    // id of the message that was last parked for this row
+	// ReplayUntil is the last moment at which the same request may be sent
+	// again under the same key; zero: never.
+	ReplayUntil time.Time
+	StateSince  time.Time
+	ReadAt      time.Time // the database's clock when this row was read; zero: it was written, not read
+	Parked      string    // id of the message that was last parked for this row
 }
 
 // Attempts is how many calls may have done something.
@@ -144,6 +154,10 @@ func (r Row) SettledAt() time.Time {
 	}
 	return r.StateSince
 }
+
+// TwoStep reports whether the row's call has a harmless first request, whose id
+// the second one confirms.
+func (r Row) TwoStep() bool { return r.PrepareKey != "" }
 
 // leaseEnded reports whether, by the database's clock at the time of reading,
 // no claim may send any more.

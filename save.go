@@ -12,6 +12,11 @@ import (
 // reference is saved whoever holds the claim by now and even where the row has
 // vanished; any other outcome only while the claim is still the row's last.
 func (f *Fence) save(ctx context.Context, row Row, o Outcome) (Row, error) {
+	return f.saveNext(ctx, row, after(row, o, false), o)
+}
+
+// saveNext commits next, which o leads to from row's claim.
+func (f *Fence) saveNext(ctx context.Context, row, next Row, o Outcome) (Row, error) {
 	limit := f.SaveTimeout
 	if limit == 0 {
 		limit = SaveTimeout
@@ -19,7 +24,6 @@ func (f *Fence) save(ctx context.Context, row Row, o Outcome) (Row, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
 
-	next := after(row, o, false)
 	kept := "" // the journal's file
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		saved, err := f.trySave(ctx, row, next, o)
@@ -47,10 +51,10 @@ func (f *Fence) save(ctx context.Context, row Row, o Outcome) (Row, error) {
 // trySave commits next, or what must be committed in its place now that the
 // row has moved on. It may be repeated after an error.
 func (f *Fence) trySave(ctx context.Context, row, next Row, o Outcome) (Row, error) {
-	err := f.Store.Swap(ctx, row.Claim, next, 0)
+	written, err := f.swap(ctx, row, next, Write{})
 	if err == nil {
-		f.alertSaved(row, next)
-		return next, nil
+		f.alertSaved(row, written)
+		return written, nil
 	}
 	if !errors.Is(err, ErrStale) {
 		return Row{}, err
@@ -58,7 +62,7 @@ func (f *Fence) trySave(ctx context.Context, row, next Row, o Outcome) (Row, err
 	current, err := f.Store.Load(ctx, row.Key)
 	if errors.Is(err, ErrNoRow) {
 		next.Claim = Claim{Epoch: 1, ID: next.Claim.ID}
-		current, err = f.Store.Insert(ctx, next, row.Lease)
+		current, err = f.Store.Insert(ctx, next, Write{Lease: row.Lease})
 		if err == nil && current.Claim == next.Claim {
 			f.alert(next, Critical, "row-vanished", "the row had vanished when the answer came; it was written again")
 			return current, nil
@@ -69,28 +73,31 @@ func (f *Fence) trySave(ctx context.Context, row, next Row, o Outcome) (Row, err
 	}
 	if o.Reference == "" {
 		text := fmt.Sprintf("a late answer of epoch %d changed nothing: %s: %s", row.Claim.Epoch, o.Verdict, o.Reason)
-		return current, f.Store.Note(ctx, row.Key, row.Claim.Epoch, text)
+		return current, f.Store.Note(ctx, row.Key, Note{Epoch: row.Claim.Epoch, Kind: evidence, Text: text})
 	}
-	return saveReference(ctx, f.Store, f.alertSaved, current, o)
+	return f.saveReference(ctx, current, o, ByCall)
 }
 
-// saveReference commits a reference into the row, whatever state it is in, and
-// tells what it did to the row it found.
-func saveReference(ctx context.Context, s Store, told func(before, after Row), row Row, o Outcome) (Row, error) {
+// evidence is the kind of a note that nobody decided.
+const evidence = "evidence"
+
+// saveReference commits a reference into the row, whatever state it is in.
+func (f *Fence) saveReference(ctx context.Context, row Row, o Outcome, basis Basis) (Row, error) {
 	for {
 		if adopted(row, o) {
 			return row, nil
 		}
 		next := adopt(row, o)
-		err := s.Swap(ctx, row.Claim, next, 0)
+		next.Basis = basis
+		written, err := f.swap(ctx, row, next, Write{})
 		if err == nil {
-			told(row, next)
-			return next, nil
+			f.alertSaved(row, written)
+			return written, nil
 		}
 		if !errors.Is(err, ErrStale) {
 			return Row{}, err
 		}
-		if row, err = s.Load(ctx, row.Key); err != nil {
+		if row, err = f.Store.Load(ctx, row.Key); err != nil {
 			return Row{}, err
 		}
 	}
@@ -110,17 +117,17 @@ func (f *Fence) unsaved(row Row, o Outcome, err error, kept string) error {
 }
 
 // alertSaved tells what a person must know of a saved outcome.
-func (f *Fence) alertSaved(before, row Row) { alertSaved(f.Alert, before, row) }
-
-func alertSaved(tell func(Alert), before, row Row) {
+func (f *Fence) alertSaved(before, row Row) {
 	switch {
 	case row.OtherReference != "" && before.OtherReference == "":
-		alertRow(tell, row, Critical, "two-references", row.Reason+": money may have moved twice")
+		f.alert(row, Critical, "two-references", row.Reason+": money may have moved twice")
 	case row.Reference != "" && before.State == Declined,
 		row.Reference != "" && before.Basis == ByPerson && before.State != row.State:
-		alertRow(tell, row, Critical, "late-success", fmt.Sprintf("the row was %s by %s, and then the provider's success %s arrived", before.State, before.Basis, row.Reference))
+		f.alert(row, Critical, "late-success", fmt.Sprintf("the row was %s by %s, and then the provider's success %s arrived", before.State, before.Basis, row.Reference))
 	case row.State == Held && before.State != Held:
-		alertRow(tell, row, Warning, "held", row.Reason)
+		f.alert(row, Warning, "held", row.Reason)
+	case row.State == Declined && row.Basis == ByForm && before.State != Declined:
+		f.alert(row, Warning, "malformed", "the provider refuses the form of the request: "+row.Reason)
 	}
 }
 
@@ -138,13 +145,11 @@ func (f *Fence) told(row Row, err error) error {
 	return err
 }
 
-func (f *Fence) alert(row Row, s Severity, code, text string) { alertRow(f.Alert, row, s, code, text) }
-
-func alertRow(tell func(Alert), row Row, s Severity, code, text string) {
-	if tell == nil {
+func (f *Fence) alert(row Row, s Severity, code, text string) {
+	if f.Alert == nil {
 		return
 	}
-	tell(Alert{
+	f.Alert(Alert{
 		Severity: s, Code: code, Key: row.Key, State: row.State, Amount: row.Amount, Provider: row.Provider,
 		Text: text, Next: fmt.Sprintf("zabor fence show %s %s", row.Order, row.Step),
 	})

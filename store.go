@@ -3,6 +3,7 @@ package zabor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -14,20 +15,19 @@ type Store interface {
 	// Insert commits row, whose claim is of epoch 1, unless its key is there
 	// already, and returns what the table holds for the key then. The row that
 	// it returns has row's claim exactly when it was this call that inserted
-	// it, also where the answer to the commit was lost on the way. A lease
-	// above zero sets SendUntil that far from the database's now.
+	// it, also where the answer to the commit was lost on the way.
 	//
-	// After an error the row may or may not have been inserted; a later
-	// Insert of the same row finds out.
-	Insert(ctx context.Context, row Row, lease time.Duration) (Row, error)
+	// After a [HookError] nothing was written. After any other error the row
+	// may or may not have been inserted; a later Insert of the same row finds
+	// out.
+	Insert(ctx context.Context, row Row, w Write) (Row, error)
 
 	// Swap commits next in place of the row that claim prev wrote last.
 	// next.Claim.Epoch is prev.Epoch+1. It is [ErrStale] when the row has
-	// moved on, or is gone, and nothing was written then. A Swap whose own
-	// commit went unconfirmed is found out by repeating it. A lease above
-	// zero moves SendUntil, and only forward; StateSince changes with the
-	// state.
-	Swap(ctx context.Context, prev Claim, next Row, lease time.Duration) error
+	// moved on, or is gone, and a [HookError] when the hook failed; nothing
+	// was written then. A Swap whose own commit went unconfirmed is found out
+	// by repeating it. StateSince changes with the state.
+	Swap(ctx context.Context, prev Claim, next Row, w Write) error
 
 	// Load reads the row of k after every write that was under way has ended
 	// (a locking read). It is [ErrNoRow] when there is none.
@@ -37,15 +37,64 @@ type Store interface {
 	// after the given one, in key order; the zero Key starts at the front.
 	Open(ctx context.Context, states []State, after Key, limit int) ([]Row, error)
 
+	// Due lists up to limit rows whose HookDue is set and whose key is after
+	// the given one, in key order.
+	Due(ctx context.Context, after Key, limit int) ([]Row, error)
+
 	// Control lists up to limit rows that were settled by the given provider
 	// and account through a call of their own, newest first: rows that a
 	// look-up with a good credential must find.
 	Control(ctx context.Context, provider, account string, limit int) ([]Row, error)
 
-	// Note appends one line to what is known of k, beside the row: evidence
-	// that changes no state. Epoch is that of the claim it belongs to.
-	Note(ctx context.Context, k Key, epoch int64, text string) error
+	// Note appends n to what is known of k, beside the row: evidence that
+	// changes no state.
+	Note(ctx context.Context, k Key, n Note) error
 }
+
+// Write is what goes with a row into the same transaction. The zero Write is a
+// row alone.
+type Write struct {
+	// Lease above zero sets SendUntil that far from the database's now, and
+	// only forward.
+	Lease time.Duration
+	// ReplayFor above zero sets ReplayUntil that far from the database's now.
+	ReplayFor time.Duration
+	// Hook is a statement of the application's; nil: none.
+	Hook *Hook
+	// Note is appended with the row; nil: none.
+	Note *Note
+}
+
+// Note is one line of what is known of a key beside its row. Notes are only ever
+// appended.
+type Note struct {
+	Epoch int64     // of the write that it belongs to
+	Kind  string    // "evidence" or a [Action]; at most 32 bytes
+	By    string    // who decided; empty: this program
+	Text  string    // at most 4,000 bytes; longer ones are cut
+	At    time.Time // the database's; set by the store
+}
+
+// Hook is one INSERT, UPDATE or DELETE of the application's own, which runs in
+// the transaction of a row's write.
+type Hook struct {
+	Name string // the state that it belongs to, such as "settled"
+	SQL  string // with the placeholders of the fence's database
+	Args []any
+	Rows int // it must hit exactly so many rows; below zero: any number
+}
+
+// HookError says that a hook failed, and that nothing of its transaction was
+// written.
+type HookError struct {
+	Hook string // its name
+	Err  error
+}
+
+func (e *HookError) Error() string {
+	return fmt.Sprintf("hook %s: %v; its transaction was rolled back", e.Hook, e.Err)
+}
+func (e *HookError) Unwrap() error { return e.Err }
 
 // What a Store answers beside its own errors.
 var (

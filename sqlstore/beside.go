@@ -7,44 +7,41 @@ import (
 	"database/sql"
 	"encoding/binary"
 	"fmt"
-	"time"
 
 	"zabor"
 )
 
 // Note appends to what is known of k, see [zabor.Store]. A text above 4000 bytes
 // is cut.
-func (s *Store) Note(ctx context.Context, k zabor.Key, epoch int64, text string) error {
+func (s *Store) Note(ctx context.Context, k zabor.Key, n zabor.Note) error {
 	if err := k.Validate(); err != nil {
 		return fmt.Errorf("note on %s: %w", k, err)
 	}
-	var id [16]byte // makes a repeat recognisable
-	rand.Read(id[:])
-	err := s.write(ctx, s.text.note, append(append([]any{id[:]}, keyArgs(k)...), epoch, clean(text, maxNote))...)
-	if err != nil {
+	if err := s.write(ctx, s.text.note, noteArgs(k, n)...); err != nil {
 		return fmt.Errorf("note on %s: %w", k, err)
 	}
 	return nil
 }
 
-// Note is one line of evidence beside a row.
-type Note struct {
-	Epoch int64     // of the claim that it belongs to
-	At    time.Time // by the database's clock
-	Text  string
+// noteArgs binds the insert of a note. Its random id makes a repeat recognisable.
+func noteArgs(k zabor.Key, n zabor.Note) []any {
+	var id [16]byte
+	rand.Read(id[:])
+	return append(append([]any{id[:]}, keyArgs(k)...), n.Epoch, clean(n.Kind, maxKind), []byte(clean(n.By, maxActor)), clean(n.Text, maxNote))
 }
 
 // Notes lists what was noted on k, oldest first.
-func (s *Store) Notes(ctx context.Context, k zabor.Key) ([]Note, error) {
-	query := s.dialect.sql("SELECT epoch, at, note FROM zabor_notes WHERE scope = ? AND order_id = ? AND step = ? ORDER BY at, epoch, id")
-	var notes []Note
+func (s *Store) Notes(ctx context.Context, k zabor.Key) ([]zabor.Note, error) {
+	query := s.dialect.sql("SELECT epoch, at, kind, actor, note FROM zabor_notes WHERE scope = ? AND order_id = ? AND step = ? ORDER BY at, epoch, id")
+	var notes []zabor.Note
 	err := s.repeat(ctx, func(ctx context.Context) error {
 		notes = nil
 		return s.query(ctx, func(rows *sql.Rows) error {
-			var n Note
+			var n zabor.Note
 			var at int64
-			err := rows.Scan(&n.Epoch, &at, &n.Text)
-			n.At = moment(at)
+			var actor []byte
+			err := rows.Scan(&n.Epoch, &at, &n.Kind, &actor, &n.Text)
+			n.At, n.By = moment(at), string(actor)
 			notes = append(notes, n)
 			return err
 		}, query, keyArgs(k)...)

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"zabor"
 	"zabor/internal/servers"
 )
 
@@ -61,7 +62,7 @@ func TestCheckEmpty(t *testing.T) {
 			if err := s.Check(t.Context()); !errors.Is(err, ErrNotMigrated) {
 				t.Errorf("check: error %v, want %v", err, ErrNotMigrated)
 			}
-			if _, err := s.Insert(t.Context(), testRow("1001", 1), 0); !errors.Is(err, ErrNotMigrated) {
+			if _, err := s.Insert(t.Context(), testRow("1001", 1), zabor.Write{}); !errors.Is(err, ErrNotMigrated) {
 				t.Errorf("insert: error %v, want %v", err, ErrNotMigrated)
 			}
 		})
@@ -186,7 +187,7 @@ func TestSession(t *testing.T) {
 		if !strings.Contains(mode, "STRICT_ALL_TABLES") || zone != "+00:00" || isolation != "READ-COMMITTED" || !autocommit || wait != 3 {
 			t.Errorf("sql_mode %s, time_zone %s, isolation %s, autocommit %v, lock wait %d", mode, zone, isolation, autocommit, wait)
 		}
-		if got, err := s.Insert(t.Context(), testRow("1001", 1), 0); err != nil || got.Claim.ID[15] != 1 {
+		if got, err := s.Insert(t.Context(), testRow("1001", 1), zabor.Write{}); err != nil || got.Claim.ID[15] != 1 {
 			t.Fatalf("insert: %v", err)
 		}
 		if _, err := admin.Load(t.Context(), testRow("1001", 1).Key); err != nil {

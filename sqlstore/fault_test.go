@@ -88,7 +88,7 @@ func TestLostAnswerToInsert(t *testing.T) {
 			p, s, straight := through(t, d.address(t))
 			row := testRow("1001", 1)
 			p.breakNext(cutAnswer, row.Claim.ID[:])
-			got, err := s.Insert(t.Context(), row, row.Lease)
+			got, err := s.Insert(t.Context(), row, zabor.Write{Lease: row.Lease})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -103,7 +103,7 @@ func TestLostAnswerToInsert(t *testing.T) {
 			if n := count(t, straight, "SELECT COUNT(*) FROM zabor_fences"); n != 1 {
 				t.Errorf("rows=%d, want 1", n)
 			}
-			other, err := s.Insert(t.Context(), testRow("1001", 2), row.Lease)
+			other, err := s.Insert(t.Context(), testRow("1001", 2), zabor.Write{Lease: row.Lease})
 			if err != nil || other.Claim != row.Claim {
 				t.Errorf("another's insert: claim %v, error %v; want the first one's", other.Claim, err)
 			}
@@ -126,7 +126,7 @@ func TestLostAnswerToCapture(t *testing.T) {
 				p.breakNext(cutAnswer, []byte("frozen-request"))
 				return fence.Do(t.Context(), zabor.Effect{
 					Key: zabor.Key{Order: "1001", Step: "charge"}, Provider: "stripe", Message: "m", Fingerprint: "f",
-					Freeze:  func(zabor.ProviderKeys) ([]byte, error) { return []byte("frozen-request"), nil },
+					Freeze:  func(zabor.ProviderKeys, string) ([]byte, error) { return []byte("frozen-request"), nil },
 					Timeout: 30 * time.Second, Attempts: 3, MissingRow: zabor.Captured,
 				}, func(context.Context, zabor.Row) zabor.Outcome {
 					calls++
@@ -151,12 +151,12 @@ func TestLostAnswerToSwap(t *testing.T) {
 		t.Run(d.name, func(t *testing.T) {
 			p, s, straight := through(t, d.address(t))
 			row := testRow("1001", 1)
-			if _, err := s.Insert(t.Context(), row, row.Lease); err != nil {
+			if _, err := s.Insert(t.Context(), row, zabor.Write{Lease: row.Lease}); err != nil {
 				t.Fatal(err)
 			}
 			next := settledAfter(row)
 			p.breakNext(cutAnswer, next.Claim.ID[:])
-			if err := s.Swap(t.Context(), row.Claim, next, 0); err != nil {
+			if err := s.Swap(t.Context(), row.Claim, next, zabor.Write{}); err != nil {
 				t.Fatal(err)
 			}
 			<-p.broken
@@ -175,11 +175,11 @@ func TestLateInsert(t *testing.T) {
 			p, s, straight := through(t, d.address(t))
 			row := testRow("1001", 1)
 			p.breakNext(cutHeld, row.Claim.ID[:])
-			got, err := s.Insert(t.Context(), row, row.Lease)
+			got, err := s.Insert(t.Context(), row, zabor.Write{Lease: row.Lease})
 			if err != nil || got.Claim != row.Claim {
 				t.Fatalf("claim %v, error %v; want its own", got.Claim, err)
 			}
-			if err := s.Swap(t.Context(), row.Claim, settledAfter(row), 0); err != nil {
+			if err := s.Swap(t.Context(), row.Claim, settledAfter(row), zabor.Write{}); err != nil {
 				t.Fatal(err)
 			}
 			close(p.release)
@@ -243,7 +243,7 @@ func testDelayedCommit(t *testing.T, p *proxy, s, straight *Store, block func(*s
 	}
 	results := make(chan result, 1)
 	go func() {
-		got, err := s.Insert(t.Context(), row, row.Lease)
+		got, err := s.Insert(t.Context(), row, zabor.Write{Lease: row.Lease})
 		results <- result{got, err}
 	}()
 	<-p.broken
@@ -277,7 +277,7 @@ func TestLockWait(t *testing.T) {
 			straight := migrated(t, address)
 			s := open(t, with(address, "lock_wait=1s"))
 			row := testRow("1001", 1)
-			if _, err := s.Insert(t.Context(), row, row.Lease); err != nil {
+			if _, err := s.Insert(t.Context(), row, zabor.Write{Lease: row.Lease}); err != nil {
 				t.Fatal(err)
 			}
 			tx, err := straight.DB().Begin()
@@ -289,7 +289,7 @@ func TestLockWait(t *testing.T) {
 
 			short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 			defer cancel()
-			if err := s.Swap(short, row.Claim, settledAfter(row), 0); !errors.Is(err, context.DeadlineExceeded) {
+			if err := s.Swap(short, row.Claim, settledAfter(row), zabor.Write{}); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("within a deadline: error %v, want %v", err, context.DeadlineExceeded)
 			}
 
@@ -299,7 +299,7 @@ func TestLockWait(t *testing.T) {
 				first = count(t, straight, waits["mysql"])
 			}
 			done := make(chan error, 1)
-			go func() { done <- s.Swap(t.Context(), row.Claim, settledAfter(row), 0) }()
+			go func() { done <- s.Swap(t.Context(), row.Claim, settledAfter(row), zabor.Write{}) }()
 			eventually(t, "a second wait for the lock", func() bool {
 				if d.name == "mysql" {
 					return count(t, straight, waits["mysql"]) >= first+2
@@ -337,7 +337,7 @@ func TestDeadlockOfInserts(t *testing.T) {
 	s := migrated(t, servers.MariaDB(t))
 	const deadlocks = "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'Innodb_deadlocks'"
 	before := count(t, s, deadlocks)
-	if _, err := s.Insert(t.Context(), testRow("0", 1), 0); err != nil {
+	if _, err := s.Insert(t.Context(), testRow("0", 1), zabor.Write{}); err != nil {
 		t.Fatal(err)
 	}
 	tx, err := s.DB().Begin()
@@ -351,7 +351,9 @@ func TestDeadlockOfInserts(t *testing.T) {
 	var errs [waiters]error
 	var all sync.WaitGroup
 	for i := range waiters {
-		all.Go(func() { got[i], errs[i] = s.Insert(t.Context(), testRow("1001", byte(10+i)), time.Minute) })
+		all.Go(func() {
+			got[i], errs[i] = s.Insert(t.Context(), testRow("1001", byte(10+i)), zabor.Write{Lease: time.Minute})
+		})
 	}
 	eventually(t, "all inserts wait", func() bool {
 		return count(t, s, lockWaits) == waiters
@@ -382,7 +384,7 @@ func TestDeadlockOfSwap(t *testing.T) {
 	s := migrated(t, servers.Postgres(t))
 	row, other := testRow("1001", 1), testRow("1002", 2)
 	for _, r := range []zabor.Row{row, other} {
-		if _, err := s.Insert(t.Context(), r, r.Lease); err != nil {
+		if _, err := s.Insert(t.Context(), r, zabor.Write{Lease: r.Lease}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -397,7 +399,7 @@ func TestDeadlockOfSwap(t *testing.T) {
 	defer tx.Rollback()
 	mustExec(t, tx, "SET LOCAL deadlock_timeout = '30s'", "UPDATE other SET n = n + 10") // the other side is the victim
 	done := make(chan error, 1)
-	go func() { done <- s.Swap(t.Context(), row.Claim, settledAfter(row), 0) }()
+	go func() { done <- s.Swap(t.Context(), row.Claim, settledAfter(row), zabor.Write{}) }()
 	eventually(t, "the swap waits", func() bool {
 		return count(t, s, "SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") == 1
 	})
@@ -445,10 +447,10 @@ func TestReadOnlyServer(t *testing.T) {
 			mustExec(t, admin.DB(), c.lock)
 			defer mustExec(t, admin.DB(), c.set)
 			row := testRow("1001", 1)
-			if _, err := s.Insert(t.Context(), row, row.Lease); !errors.Is(err, ErrReadOnly) {
+			if _, err := s.Insert(t.Context(), row, zabor.Write{Lease: row.Lease}); !errors.Is(err, ErrReadOnly) {
 				t.Errorf("insert: error %v, want %v", err, ErrReadOnly)
 			}
-			if err := s.Swap(t.Context(), row.Claim, settledAfter(row), 0); !errors.Is(err, ErrReadOnly) {
+			if err := s.Swap(t.Context(), row.Claim, settledAfter(row), zabor.Write{}); !errors.Is(err, ErrReadOnly) {
 				t.Errorf("swap: error %v, want %v", err, ErrReadOnly)
 			}
 			if err := s.Check(t.Context()); !errors.Is(err, ErrReadOnly) {
@@ -461,7 +463,7 @@ func TestReadOnlyServer(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if got, err := s.Insert(t.Context(), row, row.Lease); err != nil || got.Claim != row.Claim {
+			if got, err := s.Insert(t.Context(), row, zabor.Write{Lease: row.Lease}); err != nil || got.Claim != row.Claim {
 				t.Errorf("insert afterwards: claim %v, error %v", got.Claim, err)
 			}
 		})
@@ -472,7 +474,7 @@ func TestReadOnlySQLite(t *testing.T) {
 	s := migrated(t, databases[0].address(t))
 	s.DB().SetMaxOpenConns(1)
 	mustExec(t, s.DB(), "PRAGMA query_only = 1")
-	if _, err := s.Insert(t.Context(), testRow("1001", 1), 0); !errors.Is(err, ErrReadOnly) {
+	if _, err := s.Insert(t.Context(), testRow("1001", 1), zabor.Write{}); !errors.Is(err, ErrReadOnly) {
 		t.Errorf("insert: error %v, want %v", err, ErrReadOnly)
 	}
 }
@@ -492,16 +494,16 @@ func TestServerAway(t *testing.T) {
 			server := d.own(t)
 			s := migrated(t, d.address(t, server))
 			row := testRow("1001", 1)
-			if _, err := s.Insert(t.Context(), row, row.Lease); err != nil {
+			if _, err := s.Insert(t.Context(), row, zabor.Write{Lease: row.Lease}); err != nil {
 				t.Fatal(err)
 			}
 			server.Kill()
 			eventually(t, "the server is away", func() bool { return errors.Is(s.Check(t.Context()), ErrUnreachable) })
 			start := time.Now()
-			if err := s.Swap(t.Context(), row.Claim, settledAfter(row), 0); err == nil || errors.Is(err, zabor.ErrStale) {
+			if err := s.Swap(t.Context(), row.Claim, settledAfter(row), zabor.Write{}); err == nil || errors.Is(err, zabor.ErrStale) {
 				t.Errorf("swap: error %v, want that the server is away", err)
 			}
-			if _, err := s.Insert(t.Context(), testRow("1002", 2), 0); err == nil {
+			if _, err := s.Insert(t.Context(), testRow("1002", 2), zabor.Write{}); err == nil {
 				t.Error("insert: no error")
 			}
 			if took := time.Since(start); took > 20*time.Second {
@@ -510,10 +512,10 @@ func TestServerAway(t *testing.T) {
 			if err := server.Start(); err != nil {
 				t.Fatal(err)
 			}
-			if got, err := s.Insert(t.Context(), testRow("1001", 3), 0); err != nil || got.Claim != row.Claim {
+			if got, err := s.Insert(t.Context(), testRow("1001", 3), zabor.Write{}); err != nil || got.Claim != row.Claim {
 				t.Errorf("the row after the crash: claim %v, error %v; want %v", got.Claim, err, row.Claim)
 			}
-			if err := s.Swap(t.Context(), row.Claim, settledAfter(row), 0); err != nil {
+			if err := s.Swap(t.Context(), row.Claim, settledAfter(row), zabor.Write{}); err != nil {
 				t.Error(err)
 			}
 			if err := s.Check(t.Context()); err != nil {
@@ -538,7 +540,7 @@ func TestCancelledInsert(t *testing.T) {
 				cancel()
 				close(p.release)
 			}()
-			got, err := s.Insert(ctx, row, row.Lease)
+			got, err := s.Insert(ctx, row, zabor.Write{Lease: row.Lease})
 			if err != nil || got.Claim != row.Claim {
 				t.Fatalf("claim %v, error %v; want its own", got.Claim, err)
 			}
@@ -551,10 +553,10 @@ func TestTwoStatements(t *testing.T) {
 	s := migrated(t, servers.MariaDB(t))
 	charge := func(order string) {
 		row := testRow(order, 1)
-		if _, err := s.Insert(t.Context(), row, row.Lease); err != nil {
+		if _, err := s.Insert(t.Context(), row, zabor.Write{Lease: row.Lease}); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Swap(t.Context(), row.Claim, settledAfter(row), 0); err != nil {
+		if err := s.Swap(t.Context(), row.Claim, settledAfter(row), zabor.Write{}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -22,16 +22,17 @@ func newStatements(d *dialect) statements {
 		// The time-outs of a claim are part of the statement, so that an
 		// insert of several rows needs no other text than more values.
 		insert: d.sql("INSERT INTO zabor_fences (" + keyColumns + ", " + setColumns + ", " + timeColumns + ") VALUES (" +
-			strings.Repeat("?, ", 3+len(set)) + "{now}, ? * {now} + ?, {now})"),
+			strings.Repeat("?, ", 3+len(set)) + "{now}, ? * {now} + ?, ? * {now} + ?, {now})"),
 		// state_since stands before state: MySQL assigns from left to right,
 		// and reads what it has just assigned.
 		swap: d.sql("UPDATE zabor_fences SET state_since = CASE WHEN state = ? THEN state_since ELSE {now} END, " +
-			"send_until = {greatest}(send_until, ? * {now} + ?), " + strings.Join(set, " = ?, ") + " = ?" +
+			"send_until = {greatest}(send_until, ? * {now} + ?), " +
+			"replay_until = CASE WHEN ? = 1 THEN ? * {now} + ? ELSE replay_until END, " + strings.Join(set, " = ?, ") + " = ?" +
 			" WHERE scope = ? AND order_id = ? AND step = ? AND epoch = ? AND attempt_id = ?"),
 		load: d.sql(selectRow + " WHERE scope = ? AND order_id = ? AND step = ?{lock}"),
 		control: d.sql(selectRow + " WHERE provider = ? AND account = ? AND state = 'settled' AND basis = 'call'" +
 			" ORDER BY state_since DESC LIMIT ?"),
-		note: d.sql("INSERT INTO zabor_notes (id, scope, order_id, step, epoch, at, note) VALUES (?, ?, ?, ?, ?, {now}, ?)"),
+		note: d.sql("INSERT INTO zabor_notes (id, scope, order_id, step, epoch, at, kind, actor, note) VALUES (?, ?, ?, ?, ?, {now}, ?, ?, ?)"),
 	}
 }
 
@@ -57,8 +58,8 @@ func (d *dialect) sql(query string) string {
 	return b.String()
 }
 
-// leaseArgs binds «? * now + ?»: the end of a lease that starts now, or 0.
-func leaseArgs(lease time.Duration) []any {
+// fromNow binds «? * now + ?»: the end of a time that starts now, or 0.
+func fromNow(lease time.Duration) []any {
 	if lease <= 0 {
 		return []any{int64(0), int64(0)}
 	}
@@ -73,7 +74,7 @@ var errVanished = errors.New("the key is taken, but its row cannot be found: it 
 // statement, and a look only after a duplicate. Cancelling ctx does not stop an
 // insert that has begun; its deadline does. Where an error is no ErrReadOnly,
 // ErrNotMigrated or fault of the row itself, the row may be in the table.
-func (s *Store) Insert(ctx context.Context, row zabor.Row, lease time.Duration) (zabor.Row, error) {
+func (s *Store) Insert(ctx context.Context, row zabor.Row, w zabor.Write) (zabor.Row, error) {
 	if err := validate(row); err != nil {
 		return zabor.Row{}, fmt.Errorf("insert %s: %w; nothing was written", row.Key, err)
 	}
@@ -84,18 +85,18 @@ func (s *Store) Insert(ctx context.Context, row zabor.Row, lease time.Duration) 
 	if err := ctx.Err(); err != nil {
 		return zabor.Row{}, fmt.Errorf("insert %s: %w; nothing was written", row.Key, err)
 	}
-	args := slices.Concat(keyArgs(row.Key), set, leaseArgs(lease))
+	args := slices.Concat(keyArgs(row.Key), set, fromNow(w.Lease), fromNow(w.ReplayFor))
 	ctx, cancel := finish(ctx)
 	defer cancel()
 	found := row
-	found.CapturedAt, found.SendUntil, found.StateSince, found.ReadAt = time.Time{}, time.Time{}, time.Time{}, time.Time{}
+	found.CapturedAt, found.SendUntil, found.StateSince, found.ReadAt, found.ReplayUntil = time.Time{}, time.Time{}, time.Time{}, time.Time{}, time.Time{}
 	err = s.repeat(ctx, func(ctx context.Context) error {
-		n, err := s.exec(ctx, s.text.insert, args...)
+		n, err := s.commit(ctx, s.text.insert, args, row.Key, w)
 		if err == nil {
 			return exactlyOne(n)
 		}
-		if s.dialect.judge(err) != duplicate {
-			return err
+		if isHook(err) || s.dialect.judge(err) != duplicate {
+			return err // a hook's own duplicate says nothing about the fence
 		}
 		// Ours, when the answer to an earlier try was lost; else another's.
 		there, err := s.lockedRow(ctx, row.Key)
@@ -123,7 +124,7 @@ func exactlyOne(n int64) error {
 
 // Swap commits next in place of the row that prev wrote, see [zabor.Store].
 // Cancelling ctx does not stop a swap that has begun; its deadline does.
-func (s *Store) Swap(ctx context.Context, prev zabor.Claim, next zabor.Row, lease time.Duration) error {
+func (s *Store) Swap(ctx context.Context, prev zabor.Claim, next zabor.Row, w zabor.Write) error {
 	if err := validate(next); err != nil {
 		return fmt.Errorf("write %s: %w; nothing was written", next.Key, err)
 	}
@@ -137,11 +138,12 @@ func (s *Store) Swap(ctx context.Context, prev zabor.Claim, next zabor.Row, leas
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("write %s: %w; nothing was written", next.Key, err)
 	}
-	args := slices.Concat([]any{string(next.State)}, leaseArgs(lease), set, keyArgs(next.Key), []any{prev.Epoch, prev.ID[:]})
+	replay := fromNow(w.ReplayFor)
+	args := slices.Concat([]any{string(next.State)}, fromNow(w.Lease), replay[:1], replay, set, keyArgs(next.Key), []any{prev.Epoch, prev.ID[:]})
 	ctx, cancel := finish(ctx)
 	defer cancel()
 	err = s.repeat(ctx, func(ctx context.Context) error {
-		n, err := s.exec(ctx, s.text.swap, args...)
+		n, err := s.commit(ctx, s.text.swap, args, next.Key, w)
 		if err != nil {
 			return err
 		}
@@ -161,6 +163,60 @@ func (s *Store) Swap(ctx context.Context, prev zabor.Claim, next zabor.Row, leas
 	})
 	if err != nil {
 		return fmt.Errorf("write %s: %w", next.Key, err)
+	}
+	return nil
+}
+
+// commit runs the statement of a row's write and what goes with it, all or
+// nothing, and returns how many rows the statement hit. Without a hit nothing
+// else is written. A row alone is one statement that commits itself.
+func (s *Store) commit(ctx context.Context, query string, args []any, k zabor.Key, w zabor.Write) (int64, error) {
+	if w.Hook == nil && w.Note == nil {
+		return s.exec(ctx, query, args...)
+	}
+	st, err := s.statement(ctx, query)
+	if err != nil {
+		return 0, err
+	}
+	tx, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return 0, err
+	}
+	defer tx.Rollback()
+	result, err := tx.StmtContext(ctx, st).ExecContext(ctx, args...)
+	if err != nil {
+		return 0, err
+	}
+	n, err := result.RowsAffected()
+	if err != nil || n != 1 {
+		return n, err
+	}
+	if w.Hook != nil {
+		if err := s.runHook(ctx, tx, *w.Hook); err != nil {
+			return 0, err
+		}
+	}
+	if w.Note != nil {
+		if _, err := tx.ExecContext(ctx, s.text.note, noteArgs(k, *w.Note)...); err != nil {
+			return 0, err
+		}
+	}
+	return n, tx.Commit()
+}
+
+// runHook runs the application's statement. Whatever fails before the commit is
+// sent, also the connection, has rolled back the whole transaction.
+func (s *Store) runHook(ctx context.Context, tx *sql.Tx, h zabor.Hook) error {
+	result, err := tx.ExecContext(ctx, h.SQL, h.Args...)
+	if err != nil {
+		return &zabor.HookError{Hook: h.Name, Err: err}
+	}
+	n, err := result.RowsAffected()
+	if err != nil {
+		return &zabor.HookError{Hook: h.Name, Err: err}
+	}
+	if h.Rows >= 0 && n != int64(h.Rows) {
+		return &zabor.HookError{Hook: h.Name, Err: fmt.Errorf("it hit %d rows, not %d", n, h.Rows)}
 	}
 	return nil
 }
@@ -224,6 +280,11 @@ func (s *Store) Control(ctx context.Context, provider, account string, limit int
 		return nil, fmt.Errorf("read settled rows of %s: %w", provider, err)
 	}
 	return found, nil
+}
+
+// Due lists rows whose hook must still run, see [zabor.Store].
+func (s *Store) Due(ctx context.Context, after zabor.Key, limit int) ([]zabor.Row, error) {
+	return s.List(ctx, Filter{Due: true, After: after, Limit: limit})
 }
 
 // Open lists rows by state, see [zabor.Store]. It reads without locks.

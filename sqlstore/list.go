@@ -18,6 +18,7 @@ type Filter struct {
 	Scope  *string       // nil: any
 	Order  string        // empty: any
 	Step   string        // with all its parts: "refund" also lists "refund:R-7". Empty: any
+	Due    bool          // only rows whose hook must still run
 	After  zabor.Key     // the last key of the page before; zero: from the front
 	Limit  int           // 0: 100
 }
@@ -65,6 +66,9 @@ func (d *dialect) where(f Filter, state zabor.State) (text string, args []any) {
 	if f.After != (zabor.Key{}) {
 		condition, values := d.after(f.After, state)
 		add(condition, values...)
+	}
+	if f.Due {
+		add("hook_due > ''")
 	}
 	if f.Scope != nil {
 		add("scope = ?", []byte(*f.Scope))

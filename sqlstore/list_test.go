@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"zabor"
 )
@@ -12,7 +13,7 @@ import (
 func fill(t *testing.T, s *Store, rows ...zabor.Row) {
 	t.Helper()
 	for _, row := range rows {
-		if _, err := s.Insert(t.Context(), row, 0); err != nil {
+		if _, err := s.Insert(t.Context(), row, zabor.Write{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -194,11 +195,11 @@ func TestNotes(t *testing.T) {
 	onEach(t, func(t *testing.T, s *Store) {
 		k := zabor.Key{Scope: "shop", Order: "1\xff", Step: "charge"}
 		for i, text := range []string{"first", "second", "a\x00b", strings.Repeat("é", 5000)} {
-			if err := s.Note(t.Context(), k, int64(i+1), text); err != nil {
+			if err := s.Note(t.Context(), k, zabor.Note{Epoch: int64(i + 1), Text: text}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := s.Note(t.Context(), zabor.Key{Scope: "shop", Order: "1", Step: "charge"}, 1, "other"); err != nil {
+		if err := s.Note(t.Context(), zabor.Key{Scope: "shop", Order: "1", Step: "charge"}, zabor.Note{Epoch: 1, Text: "other"}); err != nil {
 			t.Fatal(err)
 		}
 		notes, err := s.Notes(t.Context(), k)
@@ -280,6 +281,15 @@ func TestClean(t *testing.T) {
 	} {
 		if got := clean(c.text, c.limit); got != c.want {
 			t.Errorf("clean(%q, %d)=%q, want %q", c.text, c.limit, got, c.want)
+		}
+	}
+}
+
+// A lease is never shorter in the table than its holder believes.
+func TestMicros(t *testing.T) {
+	for d, want := range map[time.Duration]int64{0: 0, 1: 1, 999: 1, 1000: 1, 1001: 2, time.Second: 1e6, time.Second + 1: 1e6 + 1} {
+		if got := micros(d); got != want {
+			t.Errorf("micros(%d ns)=%d, want %d", d, got, want)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	"zabor"
 	"zabor/internal/servers"
 )
 
@@ -169,7 +170,7 @@ func TestResults(t *testing.T) {
 		row.Scope = "shop"
 		row.Reference = "pi_1"
 		row.Amount.Minor, row.Amount.Currency = 1999, "EUR"
-		if _, err := s.Insert(t.Context(), row, 0); err != nil {
+		if _, err := s.Insert(t.Context(), row, zabor.Write{}); err != nil {
 			t.Fatal(err)
 		}
 		var order, reference, state, year string
@@ -183,7 +184,7 @@ func TestResults(t *testing.T) {
 			t.Errorf("order %q, reference %q, %s, %d, captured at %s", order, reference, state, minor, year)
 		}
 		bad := testRow("\xff\x00", 2)
-		if _, err := s.Insert(t.Context(), bad, 0); err != nil {
+		if _, err := s.Insert(t.Context(), bad, zabor.Write{}); err != nil {
 			t.Fatal(err)
 		}
 		var orders []string

@@ -19,8 +19,9 @@ const (
 	setColumns = "state, basis, epoch, attempt_id, provider, account, generation, provider_key, prepare_key, " +
 		"amount_minor, currency, message_fp, fingerprint, request, prepared, reference, other_reference, " +
 		"answer_status, answer_header, answer_body, reason, hook_due, parked, " +
-		"captures, free, allowance, lease, absent_after, hold_after, pending_for"
-	timeColumns = "captured_at, send_until, state_since"
+		"captures, free, allowance, lease, absent_after, hold_after, pending_for, " +
+		"fields, hook_data, hooked, replays"
+	timeColumns = "captured_at, send_until, replay_until, state_since"
 )
 
 // The longest values, in bytes. A reason that is longer is cut; all else is
@@ -28,6 +29,8 @@ const (
 const (
 	maxReason    = 1000
 	maxNote      = 4000
+	maxKind      = 32
+	maxActor     = 128
 	maxReference = 1024
 	maxBlob      = 4 << 20
 )
@@ -51,19 +54,29 @@ func setArgs(r zabor.Row) ([]any, error) {
 		}
 		status, header, body = int64(a.Status), string(text), notNil(a.Body)
 	}
-	var request any // a nil slice in an interface is not NULL everywhere
-	if r.Request != nil {
-		request = r.Request
+	hooked := int64(0)
+	if r.Hooked {
+		hooked = 1
 	}
 	return []any{
 		string(r.State), string(r.Basis), r.Claim.Epoch, r.Claim.ID[:],
 		[]byte(r.Provider), []byte(r.Account), int64(r.Generation), r.ProviderKey, r.PrepareKey,
-		r.Amount.Minor, r.Amount.Currency, []byte(r.Message), []byte(r.Fingerprint), request,
+		r.Amount.Minor, r.Amount.Currency, []byte(r.Message), []byte(r.Fingerprint), orNull(r.Request),
 		[]byte(r.Prepared), []byte(r.Reference), []byte(r.OtherReference),
 		status, header, body, clean(r.Reason, maxReason), r.HookDue, []byte(r.Parked),
 		int64(r.Captures), int64(r.Free), int64(r.Allowance),
 		micros(r.Lease), micros(r.AbsentAfter), micros(r.HoldAfter), micros(r.PendingFor),
+		[]byte(r.Fields), orNull(r.HookData), hooked, int64(r.Replays),
 	}, nil
+}
+
+// orNull binds b, and NULL where it is nil: a nil slice in an interface is not
+// NULL everywhere.
+func orNull(b []byte) any {
+	if b == nil {
+		return nil
+	}
+	return b
 }
 
 // scanRow reads keyColumns, setColumns, timeColumns and the database's now.
@@ -75,7 +88,10 @@ func scanRow(rows interface{ Scan(...any) error }) (zabor.Row, error) {
 		message, fingerprint           []byte
 		prepared, reference, other     []byte
 		parked, body                   []byte
-		request                        sql.Null[[]byte]
+		request, hookData              sql.Null[[]byte]
+		fields                         []byte
+		hooked                         int64
+		replayUntil                    int64
 		status                         sql.NullInt64
 		header                         sql.NullString
 		lease, absent, hold, pending   int64
@@ -86,7 +102,8 @@ func scanRow(rows interface{ Scan(...any) error }) (zabor.Row, error) {
 		&r.Amount.Minor, &r.Amount.Currency, &message, &fingerprint, &request, &prepared, &reference, &other,
 		&status, &header, &body, &r.Reason, &r.HookDue, &parked,
 		&r.Captures, &r.Free, &r.Allowance, &lease, &absent, &hold, &pending,
-		&captured, &sendUntil, &since, &at)
+		&fields, &hookData, &hooked, &r.Replays,
+		&captured, &sendUntil, &replayUntil, &since, &at)
 	if err != nil {
 		return zabor.Row{}, err
 	}
@@ -100,6 +117,10 @@ func scanRow(rows interface{ Scan(...any) error }) (zabor.Row, error) {
 	r.Parked = string(parked)
 	if request.Valid {
 		r.Request = notNil(request.V)
+	}
+	r.Fields, r.Hooked, r.ReplayUntil = string(fields), hooked != 0, moment(replayUntil)
+	if hookData.Valid {
+		r.HookData = notNil(hookData.V)
 	}
 	if status.Valid {
 		r.Answer = &zabor.Answer{Status: int(status.Int64), Body: body}
@@ -160,6 +181,7 @@ func validate(r zabor.Row) error {
 		{"currency", r.Amount.Currency, 8, true},
 		{"fingerprint of the message", r.Message, 255, false},
 		{"fingerprint", r.Fingerprint, 255, false},
+		{"fields of the fingerprint", r.Fields, 4000, false},
 		{"prepared id", r.Prepared, maxReference, false},
 		{"reference", r.Reference, maxReference, false},
 		{"other reference", r.OtherReference, maxReference, false},
@@ -172,6 +194,9 @@ func validate(r zabor.Row) error {
 		if f.ascii && !printable(f.value) {
 			return fmt.Errorf("%s %q: only printable ASCII", f.name, f.value)
 		}
+	}
+	if len(r.HookData) > maxBlob {
+		return fmt.Errorf("what hooks bind from the message is too long: %d bytes, at most %d", len(r.HookData), maxBlob)
 	}
 	if len(r.Request) > maxBlob {
 		return fmt.Errorf("frozen request too long: %d bytes, at most %d", len(r.Request), maxBlob)

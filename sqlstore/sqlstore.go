@@ -151,12 +151,16 @@ func (s *Store) repeat(ctx context.Context, try func(context.Context) error) err
 		if err == nil {
 			return nil
 		}
-		switch s.dialect.judge(err) {
-		case readOnly:
+		fault := s.dialect.judge(err)
+		switch {
+		case isHook(err) && (fault != unknown || n == hookTries):
+			return err // its own; a deadlock may not come again
+		case isHook(err):
+		case fault == readOnly:
 			return fmt.Errorf("%w (%w)", ErrReadOnly, err)
-		case missing:
+		case fault == missing:
 			return fmt.Errorf("%w (%w)", ErrNotMigrated, err)
-		case refused:
+		case fault == refused:
 			return err
 		}
 		if final(err) || ctx.Err() != nil || n == maxTries || time.Since(start) > 2*limit {
@@ -169,6 +173,14 @@ func (s *Store) repeat(ctx context.Context, try func(context.Context) error) err
 		}
 		pause *= 2
 	}
+}
+
+// hookTries bounds how often a hook is tried in one write.
+const hookTries = 3
+
+func isHook(err error) bool {
+	_, ok := errors.AsType[*zabor.HookError](err)
+	return ok
 }
 
 // final reports whether err is this package's own answer rather than a failure.

@@ -257,7 +257,7 @@ func TestEffectIsWhole(t *testing.T) {
 		t.Errorf("effect %+v, want %+v", e, want)
 	}
 	for _, key := range []string{"one", "two", "one"} {
-		frozen, err := freeze(zabor.ProviderKeys{Request: key, Prepare: "prepare"})
+		frozen, err := freeze(zabor.ProviderKeys{Request: key, Prepare: "prepare"}, "")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -145,7 +145,7 @@ func TestEveryAmountReachesTheProviderAsItIs(t *testing.T) {
 		if e.Amount != want {
 			t.Fatalf("%#v became %+v, want %+v", way.value, e.Amount, want)
 		}
-		frozen, err := e.Freeze(zabor.ProviderKeys{Request: "k"})
+		frozen, err := e.Freeze(zabor.ProviderKeys{Request: "k"}, "")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -320,9 +320,9 @@ func (s *Step) Effect(ctx context.Context, m Message) (zabor.Effect, error) {
 	if e.Fingerprint, err = s.fingerprint(e, vars, row); err != nil {
 		return e, err
 	}
-	e.Freeze = func(keys zabor.ProviderKeys) ([]byte, error) {
+	e.Freeze = func(keys zabor.ProviderKeys, prepared string) ([]byte, error) {
 		vars := vars
-		vars.ProviderKey = keys.Request
+		vars.ProviderKey, vars.Prepared = keys.Request, prepared
 		r, err := s.request.Render(vars)
 		if err != nil {
 			return nil, refuse("step %s: request: %w", s.spec.Name, err)

@@ -224,6 +224,11 @@ func (w *Worker) judge(m *Message, row zabor.Row, err error) (verdict, string) {
 			return park, err.Error()
 		}
 	case errors.Is(err, zabor.ErrPaused):
+	case errors.Is(err, zabor.ErrHookDue):
+		if w.missing.count(m.ID) > len(w.Backoff) {
+			w.missing.forget(m.ID)
+			return park, "paid, and the shop was not told: " + err.Error()
+		}
 	case row.State == "" || errors.Is(err, zabor.ErrStale):
 		// The fence or the application's database could not be reached:
 		// taking more messages would only carry them round.

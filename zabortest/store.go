@@ -42,6 +42,7 @@ func Store(t *testing.T, open func(t *testing.T) zabor.Store) {
 		{"open", storeOpen},
 		{"control", storeControl},
 		{"note", storeNote},
+		{"hooks", storeHooks},
 		{"cancelled", storeCancelled},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, open(t)) })
@@ -80,7 +81,7 @@ func follow(row zabor.Row, state zabor.State) zabor.Row {
 
 func insert(t *testing.T, s zabor.Store, row zabor.Row) zabor.Row {
 	t.Helper()
-	got, err := s.Insert(t.Context(), row, row.Lease)
+	got, err := s.Insert(t.Context(), row, zabor.Write{Lease: row.Lease})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +97,7 @@ func mustInsert(t *testing.T, s zabor.Store, row zabor.Row) {
 
 func swap(t *testing.T, s zabor.Store, prev zabor.Claim, next zabor.Row) {
 	t.Helper()
-	if err := s.Swap(t.Context(), prev, next, 0); err != nil {
+	if err := s.Swap(t.Context(), prev, next, zabor.Write{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -125,6 +126,7 @@ func wantRow(t *testing.T, got, want zabor.Row) {
 		t.Error("ReadAt is zero after a read")
 	}
 	got.CapturedAt, got.SendUntil, got.StateSince, got.ReadAt = want.CapturedAt, want.SendUntil, want.StateSince, want.ReadAt
+	got.ReplayUntil = want.ReplayUntil
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("row:\n got %+v\nwant %+v", got, want)
 	}
@@ -173,7 +175,7 @@ func storeSwap(t *testing.T, s zabor.Store) {
 	} {
 		late := follow(row, zabor.Doubt)
 		late.Claim.Epoch = prev.Epoch + 1
-		if err := s.Swap(t.Context(), prev, late, 0); !errors.Is(err, zabor.ErrStale) {
+		if err := s.Swap(t.Context(), prev, late, zabor.Write{}); !errors.Is(err, zabor.ErrStale) {
 			t.Errorf("%s: error %v, want %v", name, err, zabor.ErrStale)
 		}
 	}
@@ -181,11 +183,11 @@ func storeSwap(t *testing.T, s zabor.Store) {
 
 	gap := follow(settled, zabor.Doubt)
 	gap.Claim.Epoch++
-	if err := s.Swap(t.Context(), settled.Claim, gap, 0); err == nil || errors.Is(err, zabor.ErrStale) {
+	if err := s.Swap(t.Context(), settled.Claim, gap, zabor.Write{}); err == nil || errors.Is(err, zabor.ErrStale) {
 		t.Errorf("an epoch left out: error %v, want a refusal", err)
 	}
 	absent := newRow("1003")
-	wantErr(t, s.Swap(t.Context(), absent.Claim, follow(absent, zabor.Doubt), 0), zabor.ErrStale)
+	wantErr(t, s.Swap(t.Context(), absent.Claim, follow(absent, zabor.Doubt), zabor.Write{}), zabor.ErrStale)
 }
 
 func storeSwapAgain(t *testing.T, s zabor.Store) {
@@ -219,7 +221,7 @@ func storeInsertRace(t *testing.T, s zabor.Store) {
 	for i := range rows {
 		rows[i] = newRow("1001")
 	}
-	race(func(i int) { got[i], errs[i] = s.Insert(t.Context(), rows[i], time.Minute) })
+	race(func(i int) { got[i], errs[i] = s.Insert(t.Context(), rows[i], zabor.Write{Lease: time.Minute}) })
 	winners := 0
 	for i := range rows {
 		if errs[i] != nil {
@@ -245,7 +247,7 @@ func storeSwapRace(t *testing.T, s zabor.Store) {
 	for i := range next {
 		next[i] = follow(row, zabor.Doubt)
 	}
-	race(func(i int) { errs[i] = s.Swap(t.Context(), row.Claim, next[i], 0) })
+	race(func(i int) { errs[i] = s.Swap(t.Context(), row.Claim, next[i], zabor.Write{}) })
 	winners := 0
 	for i, err := range errs {
 		switch {
@@ -346,6 +348,7 @@ func fullRow() zabor.Row {
 		Amount:      zabor.Money{Minor: -1 << 53, Currency: "EUR"},
 		Message:     "message " + binary,
 		Fingerprint: "fingerprint " + binary,
+		Fields:      "fields " + binary,
 		Request:     []byte("request " + binary),
 
 		Prepared: "pi " + binary, Reference: "ch " + binary + " ", OtherReference: "ch2 " + binary,
@@ -355,9 +358,9 @@ func fullRow() zabor.Row {
 			Body:   []byte("body " + binary),
 		},
 		Reason:  "why: “é” 😀 'x' \n",
-		HookDue: "settled",
+		HookDue: "settled", HookData: []byte("hook " + binary), Hooked: true,
 
-		Captures: 5, Free: 2, Allowance: 6,
+		Captures: 5, Replays: 3, Free: 2, Allowance: 6,
 		Lease: 11*time.Second + time.Microsecond, AbsentAfter: 2 * time.Minute, HoldAfter: 30 * time.Minute, PendingFor: 72 * time.Hour,
 		Parked: "uuid " + binary,
 	}
@@ -368,7 +371,7 @@ func storeFields(t *testing.T, s zabor.Store) {
 	v := reflect.ValueOf(row)
 	for i := range v.NumField() {
 		switch name := v.Type().Field(i).Name; name {
-		case "CapturedAt", "SendUntil", "StateSince", "ReadAt": // the database's
+		case "CapturedAt", "SendUntil", "StateSince", "ReadAt", "ReplayUntil": // the database's
 		default:
 			if v.Field(i).IsZero() {
 				t.Fatalf("%s is not tested", name)
@@ -430,7 +433,7 @@ func storeUnknownState(t *testing.T, s zabor.Store) {
 func storeTimes(t *testing.T, s zabor.Store) {
 	row := newRow("1001")
 	row.Lease = time.Minute
-	if _, err := s.Insert(t.Context(), row, row.Lease); err != nil {
+	if _, err := s.Insert(t.Context(), row, zabor.Write{Lease: row.Lease}); err != nil {
 		t.Fatal(err)
 	}
 	first := load(t, s, row.Key)
@@ -460,7 +463,7 @@ func storeTimes(t *testing.T, s zabor.Store) {
 
 	doubt := follow(same, zabor.Doubt) // a shorter lease does not move it back
 	doubt.CapturedAt, doubt.StateSince, doubt.SendUntil = time.Unix(1, 0), time.Unix(2, 0), time.Unix(3, 0)
-	if err := s.Swap(t.Context(), same.Claim, doubt, time.Second); err != nil {
+	if err := s.Swap(t.Context(), same.Claim, doubt, zabor.Write{Lease: time.Second}); err != nil {
 		t.Fatal(err)
 	}
 	got = load(t, s, row.Key)
@@ -472,7 +475,7 @@ func storeTimes(t *testing.T, s zabor.Store) {
 	}
 
 	again := follow(doubt, zabor.Captured)
-	if err := s.Swap(t.Context(), doubt.Claim, again, time.Hour); err != nil {
+	if err := s.Swap(t.Context(), doubt.Claim, again, zabor.Write{Lease: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
 	got = load(t, s, row.Key)
@@ -484,7 +487,7 @@ func storeTimes(t *testing.T, s zabor.Store) {
 	}
 
 	none := newRow("1002") // taken over from before: no claim may send
-	if _, err := s.Insert(t.Context(), none, 0); err != nil {
+	if _, err := s.Insert(t.Context(), none, zabor.Write{}); err != nil {
 		t.Fatal(err)
 	}
 	if got := load(t, s, none.Key); !got.SendUntil.IsZero() {
@@ -516,12 +519,12 @@ func storeTooLong(t *testing.T, s zabor.Store) {
 	} {
 		next := follow(row, zabor.Settled)
 		change(&next)
-		if err := s.Swap(t.Context(), row.Claim, next, 0); err == nil || errors.Is(err, zabor.ErrStale) {
+		if err := s.Swap(t.Context(), row.Claim, next, zabor.Write{}); err == nil || errors.Is(err, zabor.ErrStale) {
 			t.Errorf("swap, %s: error %v, want a refusal", name, err)
 		}
 		fresh := newRow("1002")
 		change(&fresh)
-		if _, err := s.Insert(t.Context(), fresh, 0); err == nil {
+		if _, err := s.Insert(t.Context(), fresh, zabor.Write{}); err == nil {
 			t.Errorf("insert, %s: no error", name)
 		}
 	}
@@ -533,7 +536,7 @@ func storeTooLong(t *testing.T, s zabor.Store) {
 	} {
 		long := newRow("")
 		long.Key = k
-		if _, err := s.Insert(t.Context(), long, 0); err == nil {
+		if _, err := s.Insert(t.Context(), long, zabor.Write{}); err == nil {
 			t.Errorf("insert, key with %s: no error", name)
 		}
 	}
@@ -634,11 +637,11 @@ func storeNote(t *testing.T, s zabor.Store) {
 	row := newRow("1001")
 	mustInsert(t, s, row)
 	for _, text := range []string{"a late answer", "a late answer", strings.Repeat("é", 100_000), "\xff\x00", ""} {
-		if err := s.Note(t.Context(), row.Key, 1, text); err != nil {
+		if err := s.Note(t.Context(), row.Key, zabor.Note{Epoch: 1, Text: text}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := s.Note(t.Context(), zabor.Key{Order: "\xff\x00", Step: "charge"}, 1, "no row"); err != nil {
+	if err := s.Note(t.Context(), zabor.Key{Order: "\xff\x00", Step: "charge"}, zabor.Note{Epoch: 1, Text: "no row"}); err != nil {
 		t.Fatal(err)
 	}
 	wantRow(t, load(t, s, row.Key), row)
@@ -648,14 +651,81 @@ func storeCancelled(t *testing.T, s zabor.Store) {
 	row := newRow("1001")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := s.Insert(ctx, row, 0); !errors.Is(err, context.Canceled) {
+	if _, err := s.Insert(ctx, row, zabor.Write{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("insert: error %v, want %v", err, context.Canceled)
 	}
 	_, err := s.Load(t.Context(), row.Key)
 	wantErr(t, err, zabor.ErrNoRow)
 	mustInsert(t, s, row)
-	if err := s.Swap(ctx, row.Claim, follow(row, zabor.Doubt), 0); !errors.Is(err, context.Canceled) {
+	if err := s.Swap(ctx, row.Claim, follow(row, zabor.Doubt), zabor.Write{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("swap: error %v, want %v", err, context.Canceled)
 	}
 	wantRow(t, load(t, s, row.Key), row)
+}
+
+// What goes with a row is written with it or not at all.
+func storeHooks(t *testing.T, s zabor.Store) {
+	const nothing = "DELETE FROM zabor_meta WHERE 1 = 0"
+	failing := map[string]zabor.Hook{
+		"too few rows":      {Name: "captured", SQL: nothing, Rows: 1},
+		"no such table":     {Name: "captured", SQL: "DELETE FROM zabor_no_such_table"},
+		"duplicate":         {Name: "captured", SQL: "INSERT INTO zabor_meta SELECT * FROM zabor_meta", Rows: 1},
+		"not a statement":   {Name: "captured", SQL: "nothing of the kind"},
+	}
+	note := &zabor.Note{Epoch: 1, Kind: "settle", By: "ops", Text: "with the row"}
+	for name, hook := range failing {
+		row := newRow(name)
+		_, err := s.Insert(t.Context(), row, zabor.Write{Hook: &hook, Note: note})
+		if e, ok := errors.AsType[*zabor.HookError](err); !ok || e.Hook != "captured" {
+			t.Errorf("%s: insert: error %v, want a HookError", name, err)
+		}
+		if _, err := s.Load(t.Context(), row.Key); !errors.Is(err, zabor.ErrNoRow) {
+			t.Errorf("%s: the row is there after its hook failed: %v", name, err)
+		}
+		mustInsert(t, s, row)
+		next := row
+		next.State, next.Claim = zabor.Settled, zabor.Claim{Epoch: 2, ID: [16]byte{9}}
+		if err := s.Swap(t.Context(), row.Claim, next, zabor.Write{Hook: &hook}); err == nil {
+			t.Errorf("%s: swapped although its hook failed", name)
+		} else if _, ok := errors.AsType[*zabor.HookError](err); !ok {
+			t.Errorf("%s: swap: error %v, want a HookError", name, err)
+		}
+		wantRow(t, load(t, s, row.Key), row)
+	}
+
+	row := newRow("good")
+	good := &zabor.Hook{Name: "captured", SQL: nothing, Rows: 0}
+	there, err := s.Insert(t.Context(), row, zabor.Write{Hook: good, Note: note, Lease: time.Minute, ReplayFor: time.Hour})
+	if err != nil || there.Claim != row.Claim {
+		t.Fatalf("insert with a hook and a note: %v, claim %v", err, there.Claim)
+	}
+	got := load(t, s, row.Key)
+	wantRow(t, got, row)
+	if d := got.ReplayUntil.Sub(got.SendUntil); d != 59*time.Minute {
+		t.Errorf("replay until %v after the end of the lease, want 59m", d)
+	}
+	// A row that has moved on takes neither hook nor note with it.
+	stale := row
+	stale.Claim = zabor.Claim{Epoch: 8, ID: [16]byte{9}}
+	bad := failing["no such table"]
+	if err := s.Swap(t.Context(), zabor.Claim{Epoch: 7}, stale, zabor.Write{Hook: &bad}); !errors.Is(err, zabor.ErrStale) {
+		t.Errorf("stale swap: error %v, want %v before any hook", err, zabor.ErrStale)
+	}
+	// Without a new time the old one stays.
+	next := row
+	next.State, next.Claim, next.HookDue = zabor.Settled, zabor.Claim{Epoch: 2, ID: [16]byte{9}}, "settled"
+	if err := s.Swap(t.Context(), row.Claim, next, zabor.Write{Hook: &zabor.Hook{SQL: nothing, Rows: -1}}); err != nil {
+		t.Fatal(err)
+	}
+	after := load(t, s, row.Key)
+	if !after.ReplayUntil.Equal(got.ReplayUntil) {
+		t.Errorf("replay until moved to %v, was %v", after.ReplayUntil, got.ReplayUntil)
+	}
+	due, err := s.Due(t.Context(), zabor.Key{}, 10)
+	if err != nil || len(due) != 1 || due[0].Key != row.Key {
+		t.Errorf("due: %v, %v; want the one row", due, err)
+	}
+	if due, err := s.Due(t.Context(), row.Key, 10); err != nil || len(due) != 0 {
+		t.Errorf("due after it: %v, %v; want none", due, err)
+	}
 }

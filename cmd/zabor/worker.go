@@ -68,6 +68,8 @@ func (c *workerCommand) Run(p *program) error {
 	})
 	wg.Go(func() { w.Run(ctx) })
 	p.log.Info("started", "lanes", w.Lanes, "seconds_to_stop", secondsToStop(file))
+	stopping := context.AfterFunc(p.ctx, func() { p.log.Info("stopping: what is under way is finished", "seconds_at_most", secondsToStop(file)) })
+	defer stopping()
 	if c.Drain {
 		err = drained(ctx, file, store, w.Queues)
 		cancel()
@@ -140,7 +142,7 @@ func (p *program) newWorker(ctx context.Context, file *config.Config, store *sql
 			return store.SaveUnreadable(ctx, sqlstore.Unreadable{Queue: queue, Bytes: raw, Reason: reason})
 		},
 	}
-	return w, &zabor.Resolver{Store: store, Lookup: lookup(providers), Alert: p.alert}, closeAll, nil
+	return w, &zabor.Resolver{Fence: fence, Lookup: lookup(providers)}, closeAll, nil
 }
 
 // replay saves what an outage of the database leaves in the journal while the

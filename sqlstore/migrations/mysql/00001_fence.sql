@@ -37,11 +37,17 @@ CREATE TABLE IF NOT EXISTS zabor_fences (
   absent_after    BIGINT         NOT NULL,
   hold_after      BIGINT         NOT NULL,
   pending_for     BIGINT         NOT NULL,
+  fields          VARBINARY(4000) NOT NULL,
+  hook_data       MEDIUMBLOB     NULL,
+  hooked          TINYINT        NOT NULL,
+  replays         INT            NOT NULL,
   captured_at     BIGINT         NOT NULL,
   send_until      BIGINT         NOT NULL,
+  replay_until    BIGINT         NOT NULL,
   state_since     BIGINT         NOT NULL,
   PRIMARY KEY (scope, order_id, step),
   KEY zabor_fences_open (state, scope, order_id, step),
+  KEY zabor_fences_due (hook_due),
   KEY zabor_fences_control (provider, account, state, basis, state_since)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC;
 
@@ -52,6 +58,8 @@ CREATE TABLE IF NOT EXISTS zabor_notes (
   step     VARBINARY(128) NOT NULL,
   epoch    BIGINT         NOT NULL,
   at       BIGINT         NOT NULL,
+  kind     VARCHAR(32)    CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
+  actor    VARBINARY(128) NOT NULL,
   note     TEXT           CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
   PRIMARY KEY (id),
   KEY zabor_notes_key (scope, order_id, step, at)

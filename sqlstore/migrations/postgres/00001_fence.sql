@@ -37,12 +37,18 @@ CREATE TABLE zabor_fences (
   absent_after    bigint NOT NULL,
   hold_after      bigint NOT NULL,
   pending_for     bigint NOT NULL,
+  fields          bytea  NOT NULL,
+  hook_data       bytea,
+  hooked          smallint NOT NULL,
+  replays         integer NOT NULL,
   captured_at     bigint NOT NULL,
   send_until      bigint NOT NULL,
+  replay_until    bigint NOT NULL,
   state_since     bigint NOT NULL,
   PRIMARY KEY (scope, order_id, step)
 );
 CREATE INDEX zabor_fences_open ON zabor_fences (state, scope, order_id, step);
+CREATE INDEX zabor_fences_due ON zabor_fences (scope, order_id, step) WHERE hook_due > '';
 CREATE INDEX zabor_fences_control ON zabor_fences (provider, account, state_since) WHERE state = 'settled' AND basis = 'call';
 
 CREATE TABLE zabor_notes (
@@ -52,6 +58,8 @@ CREATE TABLE zabor_notes (
   step     bytea  NOT NULL,
   epoch    bigint NOT NULL,
   at       bigint NOT NULL,
+  kind     varchar(32) COLLATE "C" NOT NULL,
+  actor    bytea  NOT NULL,
   note     text   NOT NULL
 );
 CREATE INDEX zabor_notes_key ON zabor_notes (scope, order_id, step, at);

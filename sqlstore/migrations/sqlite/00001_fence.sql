@@ -38,12 +38,18 @@ CREATE TABLE zabor_fences (
   absent_after    INTEGER NOT NULL,
   hold_after      INTEGER NOT NULL,
   pending_for     INTEGER NOT NULL,
+  fields          BLOB    NOT NULL,
+  hook_data       BLOB,
+  hooked          INTEGER NOT NULL,
+  replays         INTEGER NOT NULL,
   captured_at     INTEGER NOT NULL,
   send_until      INTEGER NOT NULL,
+  replay_until    INTEGER NOT NULL,
   state_since     INTEGER NOT NULL,
   PRIMARY KEY (scope, order_id, step)
 ) STRICT;
 CREATE INDEX zabor_fences_open ON zabor_fences (state, scope, order_id, step);
+CREATE INDEX zabor_fences_due ON zabor_fences (scope, order_id, step) WHERE hook_due > '';
 CREATE INDEX zabor_fences_control ON zabor_fences (provider, account, state_since) WHERE state = 'settled' AND basis = 'call';
 
 CREATE TABLE zabor_notes (
@@ -53,6 +59,8 @@ CREATE TABLE zabor_notes (
   step     BLOB    NOT NULL,
   epoch    INTEGER NOT NULL,
   at       INTEGER NOT NULL,
+  kind     TEXT    NOT NULL,
+  actor    BLOB    NOT NULL,
   note     TEXT    NOT NULL
 ) STRICT;
 CREATE INDEX zabor_notes_key ON zabor_notes (scope, order_id, step, at);

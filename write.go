@@ -1,0 +1,126 @@
+package zabor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// insert commits a fresh row with the hook of its capture. A hook that fails is
+// an answer too: the row is committed as released, with the reason, and nothing
+// is sent.
+func (f *Fence) insert(ctx context.Context, row Row, replayFor time.Duration) (Row, error) {
+	w := Write{Lease: row.Lease, ReplayFor: replayFor}
+	hook, err := f.captureHook(row)
+	if err == nil {
+		w.Hook, row.Hooked = hook, hook != nil
+		var there Row
+		there, err = f.Store.Insert(ctx, row, w)
+		if !isHook(err) {
+			return there, err
+		}
+	}
+	w.Hook = nil
+	return f.Store.Insert(ctx, unhooked(row, err), w)
+}
+
+// swap commits next in place of row, with the hook of the state that it enters.
+// Where that hook fails, next is committed without it, and the hook is due: what
+// is known of the outside world is never lost for it. It returns the row as it
+// was committed.
+func (f *Fence) swap(ctx context.Context, row, next Row, w Write) (Row, error) {
+	if next.State == Captured {
+		return f.swapCapture(ctx, row, next, w)
+	}
+	if next.State == row.State {
+		return next, f.Store.Swap(ctx, row.Claim, next, w)
+	}
+	next.HookDue = "" // that of a state that the row has left
+	var err error
+	if f.Hook != nil && next.Basis != ByForm {
+		w.Hook, err = f.Hook(next)
+	}
+	if err == nil {
+		told := hooked(next)
+		if err = f.Store.Swap(ctx, row.Claim, told, w); !isHook(err) {
+			return told, err
+		}
+	}
+	w.Hook = nil
+	due := next
+	due.HookDue = string(next.State)
+	due.Reason = fmt.Sprintf("the hook %s failed: %v", next.State, err)
+	if err := f.Store.Swap(ctx, row.Claim, due, w); err != nil {
+		return due, err
+	}
+	f.alert(due, Warning, "hook-due", fmt.Sprintf("the row is %s, and the shop was not told: %v", next.State, err))
+	return due, nil
+}
+
+// hooked is next once all its hooks have run: a closed row needs nothing of the
+// message any more.
+func hooked(next Row) Row {
+	next.HookDue = ""
+	if next.State.Closed() {
+		next.HookData = nil
+	}
+	return next
+}
+
+// swapCapture commits a capture of a row that was free. The hook of the capture
+// runs with it unless it has run already.
+func (f *Fence) swapCapture(ctx context.Context, row, next Row, w Write) (Row, error) {
+	if next.Hooked {
+		return next, f.Store.Swap(ctx, row.Claim, next, w)
+	}
+	hook, err := f.captureHook(next)
+	if err == nil {
+		w.Hook, next.Hooked = hook, hook != nil
+		err = f.Store.Swap(ctx, row.Claim, next, w)
+		if !isHook(err) {
+			return next, err
+		}
+	}
+	next = unhooked(next, err)
+	return next, f.Store.Swap(ctx, row.Claim, next, Write{})
+}
+
+func (f *Fence) captureHook(row Row) (*Hook, error) {
+	if f.Hook == nil {
+		return nil, nil
+	}
+	row.State = Captured // also where a missing row is inserted as doubt
+	return f.Hook(row)
+}
+
+// unhooked is a row whose capture's hook failed with err.
+func unhooked(row Row, err error) Row {
+	row.Hooked = false
+	if row.State == Captured {
+		row.State, row.Basis = Released, ByHook
+	}
+	row.Reason = fmt.Sprintf("%v; nothing was sent", err)
+	return row
+}
+
+func isHook(err error) bool {
+	_, ok := errors.AsType[*HookError](err)
+	return ok
+}
+
+// runHook runs the hook that is due for row, alone. With an error it stays due.
+func (f *Fence) runHook(ctx context.Context, row Row) error {
+	if f.Hook == nil {
+		return fmt.Errorf("hook %s of %s is not in the configuration any more", row.HookDue, row.Key)
+	}
+	bound := row
+	bound.State = State(row.HookDue)
+	hook, err := f.Hook(bound)
+	if err != nil {
+		return err
+	}
+	next := hooked(row)
+	next.Claim = row.Claim.next()
+	return f.Store.Swap(ctx, row.Claim, next, Write{Hook: hook})
+}
