@@ -19,12 +19,13 @@ import (
 // runPHP runs a driver of testdata/php with Debian's Symfony.
 func runPHP(t *testing.T, script string, args ...string) string {
 	t.Helper()
-	php := servers.Need(t, "php", "php-cli php-redis php-symfony-redis-messenger php-symfony-doctrine-messenger php-symfony-console php-doctrine-dbal")
+	const packages = "php-cli php-redis php-symfony-redis-messenger php-symfony-doctrine-messenger php-symfony-console php-doctrine-dbal"
+	php := servers.Need(t, "php", packages)
 	cmd := exec.Command(php, append([]string{filepath.Join("testdata/php", script)}, args...)...)
 	out, err := cmd.Output()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && exit.ExitCode() == 77 {
-		servers.Need(t, "symfony-messenger", "php-symfony-redis-messenger php-symfony-doctrine-messenger php-symfony-console php-doctrine-dbal")
+		servers.Need(t, "one of the packages of "+script, packages)
 	}
 	if errors.As(err, &exit) {
 		t.Fatalf("%s: %v\n%s%s", script, err, out, exit.Stderr)

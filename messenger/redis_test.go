@@ -483,6 +483,45 @@ func TestPromotionWithoutBody(t *testing.T) {
 	}
 }
 
+// A member that was put off between the look and the move is not moved early.
+func TestPromotionChecksTheScore(t *testing.T) {
+	tr := open(t, dsn(t, ""))
+	now := time.Now().UnixMilli()
+	tr.delayed(t, strconv.FormatInt(now+60_000, 10), member("1"))
+	e, err := readEnvelope([]byte(member("1")))
+	ok(t, err)
+	ok(t, tr.promoteOne(t.Context(), now, member("1"), e))
+	tr.cfg.Cluster = true // the way of a cluster, whose slots differ
+	ok(t, tr.promoteOne(t.Context(), now, member("1"), e))
+	if n, left := tr.redis.XLen(t.Context(), "messages").Val(), tr.redis.ZCard(t.Context(), tr.queue()).Val(); n != 0 || left != 1 {
+		t.Errorf("%d promoted, %d left, want 0 and 1", n, left)
+	}
+}
+
+// After a failover the old master refuses writes: nothing is taken for lost, and
+// the same source goes on when there is a master again.
+func TestReadOnly(t *testing.T) {
+	server := servers.OwnRedis(t)
+	tr := open(t, "redis://"+server.Addr()+"/messages")
+	tr.add(t, entry(phpBody("1")))
+	m := tr.next(t)
+	ok(t, tr.redis.Do(t.Context(), "REPLICAOF", "127.0.0.1", "1").Err())
+	if _, err := tr.Receive(t.Context()); err == nil || !strings.Contains(err.Error(), "READONLY") {
+		t.Errorf("Receive = %v, want READONLY", err)
+	}
+	for what, err := range map[string]error{"Ack": tr.Ack(t.Context(), m), "Later": tr.Later(t.Context(), m, 0), "Renew": tr.Renew(t.Context(), m)} {
+		if err == nil || errors.Is(err, worker.ErrLost) {
+			t.Errorf("%s = %v, want an error that is not ErrLost", what, err)
+		}
+	}
+	ok(t, tr.redis.Do(t.Context(), "REPLICAOF", "NO", "ONE").Err())
+	ok(t, tr.Ack(t.Context(), m))
+	tr.add(t, entry(phpBody("2")))
+	if m := tr.next(t); m.Data["orderId"] != "2" {
+		t.Errorf("got %v", m.Data)
+	}
+}
+
 // Many promoters at once lose and double nothing.
 func TestPromotionRace(t *testing.T) {
 	address := dsn(t, "")

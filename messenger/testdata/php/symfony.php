@@ -32,6 +32,10 @@ namespace App\Message {
 namespace {
     error_reporting(E_ALL & ~E_DEPRECATED & ~E_USER_DEPRECATED);
     set_error_handler(function ($type, $text) { return (bool) ($type & (E_DEPRECATED | E_USER_DEPRECATED)); });
+    if (!extension_loaded('redis')) {
+        fwrite(STDERR, "no extension redis\n");
+        exit(77);
+    }
     foreach (['Messenger', 'Messenger/Bridge/Redis', 'Messenger/Bridge/Doctrine', 'Console'] as $part) {
         needed("Symfony/Component/$part/autoload.php");
     }
