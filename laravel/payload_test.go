@@ -229,6 +229,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{"another class", jobPayload(`O:5:"Other":0:{}`), "PHP would run that one"},
 		{"broken", jobPayload(`O:3:"Job":1:{s:1:"a";i:1;`), "cannot be read"},
 		{"middleware", jobPayload(`O:3:"Job":1:{s:10:"middleware";a:1:{i:0;O:1:"M":0:{}}}`), "middleware"},
+		{"batch named beside the command", strings.Replace(jobPayload(`O:3:"Job":0:{}`), `"data":{`, `"data":{"batchId":"b",`, 1), "batch"},
 		{"debounced", jobPayload(`O:3:"Job":1:{s:13:"debounceOwner";s:1:"x";}`), "debounced"},
 		{"chain behind protected", jobPayload("O:3:\"Job\":1:{s:10:\"\x00*\x00chained\";a:1:{i:0;s:1:\"x\";}}"), "chain"},
 		{"two of a name", jobPayload("O:3:\"Job\":2:{s:4:\"\x00A\x00a\";i:1;s:4:\"\x00B\x00a\";i:2;}"), "two values of the name"},

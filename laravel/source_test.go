@@ -544,6 +544,35 @@ func TestPrefixes(t *testing.T) {
 	}
 }
 
+// A deadline that passes while Redis is reserving a job does not leave the job
+// reserved for nobody.
+func TestDeadlineWhileReserving(t *testing.T) {
+	s := servers.OwnRedis(t)
+	q := queue{addr: servers.RedisDB{Addr: s.Addr()}}
+	q.app = client(t, q.addr, "app")
+	strict := redis.NewClient(&redis.Options{Addr: s.Addr(), MaxRetries: -1, ContextTimeoutEnabled: true})
+	defer strict.Close()
+	var err error
+	if q.Source, err = NewSource(strict, Config{Queue: "default", Connection: "redis", RetryAfter: time.Minute}); err != nil {
+		t.Fatal(err)
+	}
+	q.push(t, payloadOf("1"))
+	q.push(t, payloadOf("2"))
+	q.receive(t)
+	if err := q.app.ClientPause(t.Context(), 500*time.Millisecond).Err(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	m, err := q.Receive(ctx)
+	if err != nil {
+		t.Fatalf("Receive: %v", err)
+	}
+	if got := at(t, m.Data, "orderId"); got != "2" {
+		t.Errorf("received %v, want 2", got)
+	}
+}
+
 // With Redis's memory full, nothing that the worker does to a job is refused.
 func TestMemoryFull(t *testing.T) {
 	s := servers.OwnRedis(t)
