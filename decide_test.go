@@ -1,0 +1,172 @@
+package zabor_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"zabor"
+	"zabor/sqlstore"
+)
+
+func (w *world) decide(d zabor.Decision) (zabor.Row, error) {
+	if d.By == "" {
+		d.By, d.Reason = "ops", "looked at it"
+	}
+	return w.fence.Decide(w.t.Context(), d)
+}
+
+// held leaves order held after a call of which nothing is known, late enough for
+// a person to release it.
+func (w *world) held(order string) zabor.Row {
+	w.t.Helper()
+	e := effect(order)
+	e.Timeout, e.AbsentAfter = time.Microsecond, 0
+	w.fence.Do(w.t.Context(), e, w.answers(zabor.Outcome{}))
+	w.swap(w.row(e.Key), func(r *zabor.Row) { r.State = zabor.Held })
+	waitFor(w.t, "end of the lease", func() bool { r := w.row(e.Key); return r.ReadAt.After(r.SendUntil) })
+	return w.row(e.Key)
+}
+
+func TestWhatAPersonMayDecide(t *testing.T) {
+	refused := map[zabor.Action][]zabor.State{
+		zabor.Settle:  {},
+		zabor.Decline: {zabor.Settled, zabor.Declined},
+		zabor.Release: {zabor.Settled, zabor.Pending, zabor.Released},
+		zabor.Hold:    {zabor.Settled, zabor.Declined, zabor.Held},
+	}
+	after := map[zabor.Action]zabor.State{zabor.Settle: zabor.Settled, zabor.Decline: zabor.Declined, zabor.Release: zabor.Released, zabor.Hold: zabor.Held}
+	eachStore(t, func(t *testing.T, s *sqlstore.Store) {
+		w := newWorld(t, s)
+		held := w.held("1001")
+		for action, not := range refused {
+			for _, state := range []zabor.State{zabor.Captured, zabor.Pending, zabor.Settled, zabor.Declined, zabor.Released, zabor.Doubt, zabor.Held, "later-version"} {
+				row := w.swap(w.row(held.Key), func(r *zabor.Row) {
+					r.State, r.Reference, r.OtherReference, r.Generation, r.Allowance = state, "", "", 1, 3
+					if state == zabor.Settled || state == zabor.Pending {
+						r.Reference = "pay_1"
+					}
+				})
+				d := zabor.Decision{Key: row.Key, Seen: row.Claim, Action: action, CheckedProvider: true}
+				if action == zabor.Settle {
+					d.Reference = "pay_2"
+				}
+				got, err := w.decide(d)
+				want := error(nil)
+				for _, s := range not {
+					if s == state {
+						want = zabor.ErrRefused
+					}
+				}
+				if !errors.Is(err, want) {
+					t.Errorf("%s of %s: error %v, want %v", action, state, err, want)
+				}
+				if now := w.row(row.Key); err == nil && (now.State != after[action] || now.Basis != zabor.ByPerson || now.Claim != got.Claim) {
+					t.Errorf("%s of %s: the row is %s by %s", action, state, now.State, now.Basis)
+				} else if err != nil && now.Claim != row.Claim {
+					t.Errorf("%s of %s was refused and has changed the row", action, state)
+				}
+			}
+		}
+		notes, err := s.Notes(t.Context(), held.Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := 4*8 - 8; len(notes) != want {
+			t.Errorf("%d notes, want %d: one for each decision", len(notes), want)
+		}
+		for _, n := range notes {
+			if n.By != "ops" || !strings.Contains(n.Text, "looked at it") || n.Kind == "" {
+				t.Errorf("note %+v does not say who, what and why", n)
+			}
+		}
+	})
+}
+
+// A decision on a page that has grown old is refused.
+func TestADecisionOnAnOldPage(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *sqlstore.Store) {
+		w := newWorld(t, s)
+		row := w.held("1001")
+		w.swap(row, func(r *zabor.Row) { r.State, r.Reference = zabor.Settled, "pay_1" })
+		_, err := w.decide(zabor.Decision{Key: row.Key, Seen: row.Claim, Action: zabor.Release, CheckedProvider: true})
+		if !errors.Is(err, zabor.ErrStale) {
+			t.Errorf("error %v, want %v", err, zabor.ErrStale)
+		}
+		if now := w.row(row.Key); now.State != zabor.Settled {
+			t.Errorf("the row is %s, want settled", now.State)
+		}
+	})
+}
+
+// Releasing what may have been called demands the proof, and the time for it.
+func TestReleaseOfADoubtfulRow(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *sqlstore.Store) {
+		w := newWorld(t, s)
+		row := w.held("1001")
+		release := zabor.Decision{Key: row.Key, Seen: row.Claim, Action: zabor.Release}
+		if _, err := w.decide(release); !errors.Is(err, zabor.ErrRefused) {
+			t.Errorf("without the proof: error %v, want %v", err, zabor.ErrRefused)
+		}
+		release.CheckedProvider = true
+		early := w.doubtful("1002")
+		if _, err := w.decide(zabor.Decision{Key: early, Seen: w.row(early).Claim, Action: zabor.Release, CheckedProvider: true}); !errors.Is(err, zabor.ErrRefused) {
+			t.Errorf("before absence can be proof: error %v, want %v", err, zabor.ErrRefused)
+		}
+		if _, err := w.decide(release); err != nil {
+			t.Fatal(err)
+		}
+		// Exactly one more call, under the same key.
+		e := effect("1001")
+		w.calls = 0
+		for _, want := range []error{zabor.ErrInDoubt, zabor.ErrInDoubt} {
+			if _, err := w.fence.Do(t.Context(), e, w.answers(zabor.Outcome{})); !errors.Is(err, want) {
+				t.Errorf("error %v, want %v", err, want)
+			}
+		}
+		if now := w.row(e.Key); w.calls != 1 || now.ProviderKey != row.ProviderKey || now.Generation != 1 {
+			t.Errorf("calls=%d generation=%d, want 1 and 1, and the same key: %s, was %s", w.calls, now.Generation, now.ProviderKey, row.ProviderKey)
+		}
+	})
+}
+
+// The wanted new attempt after a no has another key and takes another request.
+func TestReleaseOfADeclinedRow(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *sqlstore.Store) {
+		w := newWorld(t, s)
+		e := effect("1001")
+		w.fence.Do(t.Context(), e, w.answers(zabor.Outcome{Verdict: zabor.Refused}))
+		before := w.row(e.Key)
+		if _, err := w.decide(zabor.Decision{Key: e.Key, Seen: before.Claim, Action: zabor.Release}); err != nil {
+			t.Fatal(err)
+		}
+		e.Message, e.Fingerprint = "another card", "another request"
+		var sent zabor.Row
+		_, err := w.fence.Do(t.Context(), e, func(_ context.Context, row zabor.Row) zabor.Outcome { sent = row; return done })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if sent.Generation != 2 || sent.ProviderKey == before.ProviderKey || !strings.Contains(string(sent.Request), sent.ProviderKey) {
+			t.Errorf("sent %q as generation %d under %s; want generation 2 under its own key", sent.Request, sent.Generation, sent.ProviderKey)
+		}
+	})
+}
+
+// A key that a person has declined before any row is never called.
+func TestForbid(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *sqlstore.Store) {
+		w := newWorld(t, s)
+		e := effect("1001")
+		if _, err := w.decide(zabor.Decision{Key: e.Key, Action: zabor.Release}); !errors.Is(err, zabor.ErrNoRow) {
+			t.Errorf("release without a row: error %v, want %v", err, zabor.ErrNoRow)
+		}
+		if _, err := w.decide(zabor.Decision{Key: e.Key, Action: zabor.Decline}); err != nil {
+			t.Fatal(err)
+		}
+		if row, err := w.fence.Do(t.Context(), e, w.answers(done)); err != nil || row.State != zabor.Declined || w.calls != 0 {
+			t.Errorf("%s, %v, calls=%d; want declined, acked, without a call", row.State, err, w.calls)
+		}
+	})
+}
