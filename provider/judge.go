@@ -89,8 +89,8 @@ func (p *Provider) judge(a answer, row zabor.Row) zabor.Outcome {
 	said := p.says(document)
 	status := fmt.Sprintf("the provider answered %d %s", a.status, http.StatusText(a.status))
 	yes := said == settled || said == pending || said == ambiguous
-	no := p.statuses[a.status]
-	if no == nothing && !yes && mayRefuse(a.status) {
+	no, listed := p.statuses[a.status]
+	if !listed && (said == declined || said == malformed) && mayRefuse(a.status) {
 		no = said
 	}
 

@@ -74,7 +74,6 @@ func (w *wire) seal() (unsent bool) {
 // Close is the transport's, which calls it after an answer as well as after a
 // failure: reading and writing end. How the connection ends is end's business.
 func (w *wire) Close() error {
-	w.seal()
 	return w.Conn.SetDeadline(time.Unix(1, 0))
 }
 

@@ -153,6 +153,7 @@ func Profile(baseURL string, absentAfter time.Duration) provider.Profile {
 		Settled:   provider.Match{Pointer: "/status", Values: []string{paid.String()}},
 		Pending:   provider.Match{Pointer: "/status", Values: []string{processing.String()}},
 		Declined:  provider.Refusal{Pointer: "/status", Values: []string{refused.String()}, Statuses: []int{http.StatusPaymentRequired}},
+		Malformed: provider.Refusal{Pointer: "/error/code", Values: []string{invalidRequest}},
 		Amount:    provider.Amount{Minor: "/amount"},
 		Currency:  "/currency",
 		Lookup: &provider.Lookup{
@@ -313,6 +314,9 @@ func (s *Sandbox) charge(n int32) Charge {
 	p := s.payments[n]
 	return Charge{ID: paymentID(n), Order: p.order, Key: p.key, Amount: p.amount, Currency: p.currency, At: time.Unix(0, p.at).UTC()}
 }
+
+// invalidRequest is the error code of a request that cannot be read.
+const invalidRequest = "invalid_request"
 
 const idPrefix = "pay_"
 

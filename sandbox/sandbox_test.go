@@ -446,6 +446,7 @@ func TestProfile(t *testing.T) {
 		found   zabor.Verdict
 	}{
 		{Fault{}, zabor.Done, false, zabor.Done},
+		{Fault{}, zabor.Malformed, true, 0},
 		{Fault{Kind: ActClose}, zabor.Unproven, false, zabor.Done},
 		{Fault{Kind: ActCut}, zabor.Unproven, false, zabor.Done},
 		{Fault{Kind: ActStatus, Status: 502}, zabor.Unproven, false, zabor.Done},
@@ -468,7 +469,11 @@ func TestProfile(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		frozen, err := provider.Freeze(provider.Request{Method: "POST", Path: "/payments", ContentType: "application/json", Body: []byte(body)})
+		sent := body
+		if tt.verdict == zabor.Malformed {
+			sent = "{"
+		}
+		frozen, err := provider.Freeze(provider.Request{Method: "POST", Path: "/payments", ContentType: "application/json", Body: []byte(sent)})
 		if err != nil {
 			t.Fatal(err)
 		}

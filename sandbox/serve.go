@@ -32,7 +32,7 @@ func (s *Sandbox) servePayment(w http.ResponseWriter, r *http.Request) {
 	}
 	asked, err := readPayment(w, r)
 	if err != nil {
-		fail(w, http.StatusBadRequest, "invalid_request", err.Error())
+		fail(w, http.StatusBadRequest, invalidRequest, err.Error())
 		return
 	}
 	asked.key = key
@@ -214,7 +214,7 @@ func text(v any) string {
 func (s *Sandbox) serveLookup(w http.ResponseWriter, r *http.Request) {
 	name := r.URL.Query().Get("merchant_reference")
 	if name == "" {
-		fail(w, http.StatusBadRequest, "invalid_request", "merchant_reference is missing")
+		fail(w, http.StatusBadRequest, invalidRequest, "merchant_reference is missing")
 		return
 	}
 	s.mu.Lock()
@@ -247,11 +247,11 @@ func (s *Sandbox) serveOne(w http.ResponseWriter, r *http.Request) {
 func (s *Sandbox) serveFaults(w http.ResponseWriter, r *http.Request) {
 	var faults []Fault
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody)).Decode(&faults); err != nil {
-		fail(w, http.StatusBadRequest, "invalid_request", "a list of faults: "+err.Error())
+		fail(w, http.StatusBadRequest, invalidRequest, "a list of faults: "+err.Error())
 		return
 	}
 	if err := s.Plan(faults...); err != nil {
-		fail(w, http.StatusBadRequest, "invalid_request", err.Error())
+		fail(w, http.StatusBadRequest, invalidRequest, err.Error())
 		return
 	}
 	w.WriteHeader(http.StatusNoContent)
@@ -260,7 +260,7 @@ func (s *Sandbox) serveFaults(w http.ResponseWriter, r *http.Request) {
 func (s *Sandbox) serveSettle(w http.ResponseWriter, r *http.Request) {
 	verdict := r.URL.Query().Get("status")
 	if verdict != paid.String() && verdict != refused.String() {
-		fail(w, http.StatusBadRequest, "invalid_request", "status: paid or refused")
+		fail(w, http.StatusBadRequest, invalidRequest, "status: paid or refused")
 		return
 	}
 	if !s.Settle(r.URL.Query().Get("id"), verdict == paid.String()) {
@@ -292,7 +292,7 @@ func (s *Sandbox) serveWait(w http.ResponseWriter, r *http.Request) {
 		limit, err = time.ParseDuration(text)
 	}
 	if err != nil {
-		fail(w, http.StatusBadRequest, "invalid_request", "charges=NUMBER, timeout=10s")
+		fail(w, http.StatusBadRequest, invalidRequest, "charges=NUMBER, timeout=10s")
 		return
 	}
 	ready := s.Wait(n)
