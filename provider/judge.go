@@ -104,7 +104,7 @@ func (p *Provider) judge(a answer, row zabor.Row) zabor.Outcome {
 		o.Reason = fmt.Sprintf("%s, and yet its body says %s", status, said)
 	case no != nothing:
 		o = p.refusal(no, document, row)
-		o.Reason = strings.TrimSuffix(status+": "+o.Reason, ": ")
+		o.Reason = status + ": " + o.Reason
 	case c == turnedAway:
 		o.Verdict = zabor.TurnedAway
 		o.Reason = status
@@ -131,11 +131,14 @@ func (p *Provider) read(document any, said word, row zabor.Row) zabor.Outcome {
 		return zabor.Outcome{Reason: "the answer says " + said.String() + p.status(document)}
 	}
 	reference := p.reference.id(document)
-	if reference == "" {
+	switch {
+	case reference == "":
 		return zabor.Outcome{Reason: "the answer says " + said.String() + " and has no reference"}
+	case len(reference) > maxReference:
+		return zabor.Outcome{Reason: fmt.Sprintf("the answer says %s and has a reference of %d bytes, more than can be kept", said, len(reference))}
 	}
 	if err := p.sameMoney(document, row.Amount, true); err != nil {
-		return zabor.Outcome{Reason: fmt.Sprintf("the answer says %s, reference %s, but %s", said, reference, oneLine(err))}
+		return zabor.Outcome{Reason: fmt.Sprintf("the answer says %s, reference %q, but %s", said, reference, oneLine(err))}
 	}
 	if said == pending {
 		return zabor.Outcome{Verdict: zabor.Begun, Reference: reference}

@@ -155,7 +155,7 @@ func (h hit) String() string {
 	if h.reference == "" {
 		return fmt.Sprintf("one without reference (%s)", h.outcome.Reason)
 	}
-	return fmt.Sprintf("%s (%s)", h.reference, h.outcome.Verdict)
+	return fmt.Sprintf("%.100q (%s)", h.reference, h.outcome.Verdict)
 }
 
 func first(have *hit, h hit) *hit {

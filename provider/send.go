@@ -17,6 +17,7 @@ const (
 	maxAnswer       = 1 << 20  // bytes of the body that are read; a longer one proves nothing
 	maxAnswerHeader = 64 << 10 // bytes of the header
 	maxKept         = 64 << 10 // bytes of the body that are kept in the row
+	maxReference    = 1024     // bytes; what a fence table holds
 )
 
 // answer is an answer that was read whole.
