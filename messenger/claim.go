@@ -55,7 +55,45 @@ func (s *Source) claim(ctx context.Context, consumer string) error {
 	for _, e := range entries.taken {
 		s.claimed = append(s.claimed, message(e.id, e.fields, consumer, e.deliveries))
 	}
+	if len(s.claimed) > 0 {
+		s.keepClaimedIn(s.cfg.RedeliverTimeout / 3)
+	}
 	return nil
+}
+
+// keepClaimedIn renews, after a while, what is still waiting here then, and goes on
+// so. Without it another process would claim what our lanes have no time for yet,
+// and every message that nobody has run would look as if somebody had.
+func (s *Source) keepClaimedIn(d time.Duration) {
+	if s.keeper == nil {
+		s.keeper = time.AfterFunc(d, s.keepClaimed)
+		return
+	}
+	s.keeper.Reset(d)
+}
+
+func (s *Source) keepClaimed() {
+	s.receiving <- struct{}{}
+	defer func() { <-s.receiving }()
+	if len(s.claimed) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), callTime)
+	defer cancel()
+	before := time.Now()
+	kept := s.claimed[:0]
+	for _, m := range s.claimed {
+		err := s.answer(ctx, m.Receipt.(*delivery), false, renew, []string{s.cfg.Stream})
+		if errors.Is(err, worker.ErrLost) {
+			continue
+		}
+		if err != nil {
+			before = s.claimedAt // not all of them
+		}
+		kept = append(kept, m)
+	}
+	s.claimed, s.claimedAt = kept, before
+	s.keepClaimedIn(s.cfg.RedeliverTimeout / 3)
 }
 
 // takeClaimed is the next of the claimed messages; nil if there is none. One that

@@ -80,7 +80,8 @@ func (c Config) Options() *redis.UniversalOptions {
 //
 // It is stricter than PHP where PHP guesses: an integer or boolean that does not
 // parse is an error (PHP takes 0 or false), as are unknown options in every
-// version. Errors never contain a password.
+// version. The defaults are those of Symfony 6 and later; 5.x does not delete after
+// the ack unless delete_after_ack=1. Errors never contain a password.
 func ParseDSN(dsn string) (Config, error) {
 	d := dsnParts{options: map[string]map[string]string{}}
 	for part := range strings.SplitSeq(dsn, ",") {

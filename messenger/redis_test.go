@@ -269,6 +269,27 @@ func TestSlotIsReplaced(t *testing.T) {
 	}
 }
 
+// What is claimed and waits for a lane is kept from other processes.
+func TestClaimedIsKept(t *testing.T) {
+	address := dsn(t, "redeliver_timeout=1&claim_interval=50")
+	tr, other := open(t, address), open(t, address)
+	for i := range 3 {
+		tr.add(t, entry(phpBody(strconv.Itoa(i))))
+	}
+	tr.deliverTo(t, "dead", time.Minute)
+	ok(t, tr.Ack(t.Context(), tr.next(t)))
+	for end := time.Now().Add(2500 * time.Millisecond); time.Now().Before(end); {
+		other.none(t)
+	}
+	for range 2 {
+		m := tr.next(t)
+		if n := m.Receipt.(*delivery).deliveries; n != 2 {
+			t.Errorf("delivery %d of %s, want 2: the dead consumer's and ours", n, m.ID)
+		}
+		ok(t, tr.Ack(t.Context(), m))
+	}
+}
+
 // Claimed and not yet handed out, messages go back when the source is closed.
 func TestCloseGivesClaimedBack(t *testing.T) {
 	address := dsn(t, "redeliver_timeout=60&claim_interval=50")

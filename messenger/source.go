@@ -73,8 +73,9 @@ type Source struct {
 	receiving chan struct{} // its one token is held while receiving; guards what follows
 	ready     bool          // stream and group are there
 	claimed   []*worker.Message
-	claimedAt time.Time
-	cursor    string // of the claim under way
+	claimedAt time.Time   // since when their reserve runs, at least
+	keeper    *time.Timer // renews them; nil: nothing was claimed yet
+	cursor    string      // of the claim under way
 	promoted  time.Time
 	stuck     int64 // delayed members that cannot be promoted, as last told
 
@@ -137,6 +138,9 @@ func (s *Source) Close(ctx context.Context) error {
 		}
 	}
 	s.claimed = nil
+	if s.keeper != nil {
+		s.keeper.Stop()
+	}
 	name := s.slot.current()
 	if name == "" {
 		return nil
