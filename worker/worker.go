@@ -92,7 +92,9 @@ func (w *Worker) receive(ctx context.Context, q Queue, l *lanes, wg *sync.WaitGr
 			continue
 		}
 		l.release()
-		if err != nil {
+		if err == nil {
+			sleep(ctx, aside)
+		} else {
 			pause = min(max(2*pause, 100*time.Millisecond), 5*time.Second)
 			w.Log.Error("cannot receive; trying again", "queue", q.Name(), "in", pause, "error", err)
 			sleep(ctx, pause)
@@ -145,7 +147,7 @@ func (w *Worker) keep(q Queue, m *Message) (release func()) {
 // fence, and answer the queue last.
 func (w *Worker) handle(ctx context.Context, q Queue, m *Message) {
 	if ctx.Err() != nil {
-		w.answer(ctx, q, m, "put back", func(ctx context.Context) error { return q.PutBack(ctx, m) })
+		w.putBack(ctx, q, m)
 		return
 	}
 	release := w.keep(q, m)
@@ -163,10 +165,18 @@ func (w *Worker) handle(ctx context.Context, q Queue, m *Message) {
 	case keepBytes:
 		w.keepBytes(ctx, q, m, why)
 	case later:
+		if ctx.Err() != nil && row.State == "" {
+			w.putBack(ctx, q, m) // stopped before anything was begun
+			return
+		}
 		delay := w.delay(row, err)
 		w.Log.Info("later", "queue", q.Name(), "message", m.ID, "key", key, "delay", delay, "reason", why)
 		w.answer(ctx, q, m, "put back for later", func(ctx context.Context) error { return q.Later(ctx, m, delay) })
 	}
+}
+
+func (w *Worker) putBack(ctx context.Context, q Queue, m *Message) {
+	w.answer(ctx, q, m, "put back", func(ctx context.Context) error { return q.PutBack(ctx, m) })
 }
 
 // run runs m's step. The row is zero where there is none.
