@@ -115,6 +115,26 @@ func (s *Store) CountUnresolved(ctx context.Context, scope string) (int64, error
 	return s.count(ctx, scope, "state IN (?, ?)", string(zabor.Captured), string(zabor.Doubt))
 }
 
+// ParkedFor lists the keys of rows that are not closed and whose message with the
+// given id was parked last.
+func (s *Store) ParkedFor(ctx context.Context, message string) ([]zabor.Key, error) {
+	query := s.dialect.sql("SELECT " + keyColumns + " FROM zabor_fences WHERE " + notClosed + " AND parked = ?")
+	var keys []zabor.Key
+	err := s.repeat(ctx, func(ctx context.Context) error {
+		keys = nil
+		return s.query(ctx, func(rows *sql.Rows) error {
+			var scope, order, step []byte
+			err := rows.Scan(&scope, &order, &step)
+			keys = append(keys, zabor.Key{Scope: string(scope), Order: string(order), Step: string(step)})
+			return err
+		}, query, []byte(message))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read rows of parked message %s: %w", message, err)
+	}
+	return keys, nil
+}
+
 // OpenSteps counts the rows that are not closed by the name of their step,
 // without its part, in the given scope and the scopes in it; the empty scope
 // counts everywhere.

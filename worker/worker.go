@@ -45,6 +45,12 @@ type Worker struct {
 	// nil error they are safe and the message is acked.
 	Unreadable func(ctx context.Context, queue string, raw []byte, reason string) error
 
+	// ParkedFor lists the keys of open rows that a message was parked for. It
+	// is asked only for the steps in NewKeys, whose keys are made in another
+	// way than they once were: their old failures would be charged as new.
+	ParkedFor func(ctx context.Context, message string) ([]zabor.Key, error)
+	NewKeys   map[string]bool // by a step's name; nil: none
+
 	// Backoff is how long a message waits before it is delivered again, by the
 	// number of its row's captures; the last one stays. At least one.
 	Backoff []time.Duration
@@ -188,6 +194,11 @@ func (w *Worker) run(ctx context.Context, q Queue, m *Message) (zabor.Key, zabor
 	if i < 0 {
 		return zabor.Key{}, zabor.Row{}, fmt.Errorf("%w: no step is configured for %s; nothing was called", step.ErrRefused, m.Class)
 	}
+	if w.NewKeys[w.Steps[i].Name()] {
+		if err := w.oldFailure(ctx, w.Steps[i], m); err != nil {
+			return zabor.Key{}, zabor.Row{}, err
+		}
+	}
 	effect, err := w.Steps[i].Effect(ctx, m.Message)
 	if err == nil {
 		if effect.MissingRow == zabor.Doubt {
@@ -206,6 +217,25 @@ func (w *Worker) run(ctx context.Context, q Queue, m *Message) (zabor.Key, zabor
 		return effect.Key, row, err
 	}
 	return effect.Key, row, known
+}
+
+// oldFailure refuses a message that was parked under a key which its step does
+// not make any more.
+func (w *Worker) oldFailure(ctx context.Context, s *step.Step, m *Message) error {
+	now, err := s.Key(m.Message)
+	if err != nil {
+		return err
+	}
+	before, err := w.ParkedFor(ctx, m.ID)
+	if err != nil {
+		return err
+	}
+	for _, k := range before {
+		if k != now {
+			return fmt.Errorf("%w: message %s was parked for %s, and the step's keys have changed since: it would be charged as %s; nothing was called; decide the old row first", step.ErrRefused, m.ID, k, now)
+		}
+	}
+	return nil
 }
 
 type verdict int

@@ -16,6 +16,21 @@ import (
 // a worker whose recipe is not among them must not start while rows of the old
 // ones are open.
 
+// newKeys are the steps whose keys were once made in another way.
+func newKeys(ctx context.Context, c *config.Config, store *sqlstore.Store) (map[string]bool, error) {
+	steps := map[string]bool{}
+	for _, s := range c.Compiled() {
+		known, _, err := store.Meta(ctx, recipeName(s.Name()))
+		if err != nil {
+			return nil, storeFailure(err)
+		}
+		if bytes.Contains(known, []byte("\n")) {
+			steps[s.Name()] = true
+		}
+	}
+	return steps, nil
+}
+
 func recipeName(step string) string { return "recipe:" + step }
 
 // checkRecipes refuses steps whose keys are made in a new way while there are

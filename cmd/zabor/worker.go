@@ -111,6 +111,10 @@ func (p *program) newWorker(ctx context.Context, file *config.Config, store *sql
 	if err := checkRecipes(ctx, file, store, nil); err != nil {
 		return nil, nil, nil, err
 	}
+	changed, err := newKeys(ctx, file, store)
+	if err != nil {
+		return nil, nil, nil, err
+	}
 	providers, err := p.providers(file)
 	if err != nil {
 		return nil, nil, nil, err
@@ -131,13 +135,15 @@ func (p *program) newWorker(ctx context.Context, file *config.Config, store *sql
 		}
 	}
 	w := &worker.Worker{
-		Fence:   fence,
-		Queues:  queues,
-		Lanes:   file.Lanes,
-		Steps:   steps,
-		Call:    call(providers),
-		Backoff: file.Backoff,
-		Log:     p.log,
+		Fence:     fence,
+		Queues:    queues,
+		Lanes:     file.Lanes,
+		Steps:     steps,
+		Call:      call(providers),
+		ParkedFor: store.ParkedFor,
+		NewKeys:   changed,
+		Backoff:   file.Backoff,
+		Log:       p.log,
 		Unreadable: func(ctx context.Context, queue string, raw []byte, reason string) error {
 			return store.SaveUnreadable(ctx, sqlstore.Unreadable{Queue: queue, Bytes: raw, Reason: reason})
 		},
