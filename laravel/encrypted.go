@@ -38,6 +38,24 @@ func ParseAppKey(text string) (AppKey, error) {
 	return AppKey{key}, nil
 }
 
+// ParseAppKeys reads the application's key and, separated by commas, its previous
+// ones as in APP_PREVIOUS_KEYS; the empty text is no key. An error does not show
+// them.
+func ParseAppKeys(text string) ([]AppKey, error) {
+	var keys []AppKey
+	for i, one := range strings.Split(text, ",") {
+		if one = strings.TrimSpace(one); one == "" {
+			continue
+		}
+		k, err := ParseAppKey(one)
+		if err != nil {
+			return nil, fmt.Errorf("key number %d: %w", i+1, err)
+		}
+		keys = append(keys, k)
+	}
+	return keys, nil
+}
+
 // errKey: a key does not fit, another one may.
 var errKey = errors.New("no application key fits its encrypted command; give zabor the APP_KEY it was encrypted with (app_key, older ones too)")
 

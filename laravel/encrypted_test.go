@@ -131,3 +131,20 @@ func TestParseAppKey(t *testing.T) {
 		}
 	}
 }
+
+func TestParseAppKeys(t *testing.T) {
+	a, b := "base64:"+base64.StdEncoding.EncodeToString([]byte(strings.Repeat("a", 32))), strings.Repeat("b", 16)
+	for _, tt := range []struct {
+		text string
+		want int
+		err  string
+	}{
+		{"", 0, ""}, {a, 1, ""}, {a + "," + b, 2, ""}, {a + ", ," + b + " ,", 2, ""},
+		{a + ",short", 0, "key number 2: application key of 5 bytes"},
+	} {
+		keys, err := ParseAppKeys(tt.text)
+		if len(keys) != tt.want || (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
+			t.Errorf("%q: %d keys, error %v; want %d, %q", tt.text, len(keys), err, tt.want, tt.err)
+		}
+	}
+}

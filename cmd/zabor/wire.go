@@ -144,8 +144,12 @@ func laravelQueue(name string, q *config.Queue, client redis.UniversalClient, st
 	if err != nil {
 		return worker.Queue{}, err
 	}
+	keys, err := laravel.ParseAppKeys(string(q.Laravel.AppKey))
+	if err != nil {
+		return worker.Queue{}, fmt.Errorf("laravel.app_key: %w; write it as in the application's .env, APP_KEY first and then APP_PREVIOUS_KEYS", err)
+	}
 	source, err := laravel.NewSource(client, laravel.Config{
-		Queue: name, Prefix: q.Laravel.Prefix, Connection: q.Laravel.Connection, RetryAfter: q.Laravel.RetryAfter, Failed: failed,
+		Queue: name, Prefix: q.Laravel.Prefix, Connection: q.Laravel.Connection, RetryAfter: q.Laravel.RetryAfter, AppKeys: keys, Failed: failed,
 	})
 	return worker.Queue{Source: source, Reserve: q.Laravel.RetryAfter}, err
 }

@@ -60,7 +60,7 @@ type Laravel struct {
 	Horizon    string        `yaml:"horizon" doc:"Horizon's prefix, where it is installed."`
 	RetryAfter time.Duration `yaml:"retry_after,seconds" default:"90s" min:"1s" doc:"How long a message that was taken is kept from the next worker."`
 	Timezone   string        `yaml:"timezone" default:"UTC" doc:"The application's time zone, for failed_jobs.failed_at."`
-	AppKey     Secret        `yaml:"app_key" doc:"Laravel's APP_KEY, for encrypted jobs."`
+	AppKey     Secret        `yaml:"app_key" doc:"Laravel's APP_KEY, for encrypted jobs; then, separated by commas, those of APP_PREVIOUS_KEYS."`
 }
 
 // Symfony is what Symfony's configuration says about a transport.

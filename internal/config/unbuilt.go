@@ -27,7 +27,6 @@ var unbuilt = [...]struct {
 	{key: "metrics", lost: "there are no metrics"},
 	{key: "queues.*.shared", lost: "zabor must be the queue's only consumer"},
 	{key: "queues.*.laravel.horizon", lost: "Horizon is not looked for and not told"},
-	{key: "queues.*.laravel.app_key", lost: "encrypted jobs are kept as unreadable"},
 	{key: "queues.*.symfony.app_secret", lost: "signed messages are kept as unreadable"},
 	{key: "providers.*.profile", except: "custom", lost: "only a provider that is described in this file can be called", fix: "write profile: custom and describe the provider"},
 	{key: "steps.*.prepare", lost: "a step makes one request"},
