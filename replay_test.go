@@ -1,0 +1,209 @@
+package zabor_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"zabor"
+	"zabor/sqlstore"
+)
+
+// A replay sends the frozen request, under the same key, while the profile
+// allows it and not before the first send is surely over.
+func TestReplay(t *testing.T) {
+	tests := map[string]struct {
+		answer zabor.Outcome
+		state  zabor.State
+	}{
+		"done":           {zabor.Outcome{Verdict: zabor.Done, Reference: "pay_1"}, zabor.Settled},
+		"begun":          {zabor.Outcome{Verdict: zabor.Begun, Reference: "pay_1"}, zabor.Pending},
+		"stored refusal": {zabor.Outcome{Verdict: zabor.Refused, StoredRefusal: true}, zabor.Declined},
+		"refusal":        {zabor.Outcome{Verdict: zabor.Refused}, zabor.Doubt},
+		"unsent":         {zabor.Outcome{Verdict: zabor.Unsent}, zabor.Doubt},
+		"turned away":    {zabor.Outcome{Verdict: zabor.TurnedAway}, zabor.Doubt},
+		"misdirected":    {zabor.Outcome{Verdict: zabor.Misdirected}, zabor.Held},
+		"nothing":        {zabor.Outcome{}, zabor.Doubt},
+	}
+	eachStore(t, func(t *testing.T, s *sqlstore.Store) {
+		for name, tt := range tests {
+			w := newWorld(t, s)
+			w.deleteAll()
+			r := w.resolver()
+			e := effect(name)
+			e.Timeout, e.AbsentAfter, e.ReplayFor = time.Millisecond, 0, time.Hour
+			w.fence.Do(t.Context(), e, w.answers(zabor.Outcome{}))
+			first := w.row(e.Key)
+			var sent []zabor.Row
+			r.Replay = func(ctx context.Context, row zabor.Row) zabor.Outcome {
+				if deadline, ok := ctx.Deadline(); !ok || time.Until(deadline) > zabor.Lease(e.Timeout) {
+					t.Errorf("%s: the replay's deadline is %v", name, deadline)
+				}
+				sent = append(sent, row)
+				return tt.answer
+			}
+			r.after(0)
+			if len(sent) != 0 {
+				t.Fatalf("%s: replayed while the first send may be under way", name)
+			}
+			waitFor(t, "replay", func() bool {
+				r.after(time.Second)
+				return len(sent) > 0
+			})
+			row := w.row(e.Key)
+			if row.State != tt.state || row.Attempts() != 1 || row.Replays != len(sent) {
+				t.Errorf("%s: %s, attempts=%d, replays=%d; want %s, 1, %d", name, row.State, row.Attempts(), row.Replays, tt.state, len(sent))
+			}
+			if string(sent[0].Request) != string(first.Request) || sent[0].ProviderKey != first.ProviderKey {
+				t.Errorf("%s: replayed %q under %s, want %q under %s", name, sent[0].Request, sent[0].ProviderKey, first.Request, first.ProviderKey)
+			}
+			if !row.SendUntil.After(first.SendUntil) {
+				t.Errorf("%s: may have sent until %v, not later than %v", name, row.SendUntil, first.SendUntil)
+			}
+		}
+	})
+}
+
+// Outside the profile's time nothing is sent again.
+func TestNoReplayAfterItsTime(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *sqlstore.Store) {
+		w := newWorld(t, s)
+		r := w.resolver()
+		r.Replay = func(context.Context, zabor.Row) zabor.Outcome {
+			t.Error("replayed")
+			return done
+		}
+		for order, replayFor := range map[string]time.Duration{"never": 0, "too short": time.Second} {
+			e := effect(order)
+			e.Timeout, e.AbsentAfter, e.ReplayFor = time.Millisecond, 0, replayFor
+			w.fence.Do(t.Context(), e, w.answers(zabor.Outcome{}))
+			waitFor(t, "end of the lease", func() bool { row := w.row(e.Key); return row.ReadAt.After(row.SendUntil) })
+			r.after(time.Hour)
+			r.after(time.Hour)
+			if row := w.row(e.Key); row.State != zabor.Doubt || row.Replays != 0 {
+				t.Errorf("%s: %s after %d replays, want doubt after none", order, row.State, row.Replays)
+			}
+		}
+	})
+}
+
+// shift moves what the table says of a row's times, as a jump of the database's
+// clock would.
+func (w *world) shift(k zabor.Key, by time.Duration) {
+	w.t.Helper()
+	query := "UPDATE zabor_fences SET send_until = send_until + (?), captured_at = captured_at + (?), state_since = state_since + (?)"
+	if w.store.Dialect() == "postgres" {
+		query = "UPDATE zabor_fences SET send_until = send_until + $1, captured_at = captured_at + $2, state_since = state_since + $3"
+	}
+	us := by.Microseconds()
+	if _, err := w.store.DB().ExecContext(w.t.Context(), query, us, us, us); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// A database's clock that jumps releases nothing early, and holds nothing up.
+func TestTheDatabaseClockJumps(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *sqlstore.Store) {
+		for name, jump := range map[string]time.Duration{"an hour on": -time.Hour, "an hour back": time.Hour} {
+			w := newWorld(t, s)
+			w.deleteAll()
+			r := w.resolver()
+			r.settleControl()
+			k := w.doubtful("1001")
+			w.shift(k, jump)
+			r.after(0)
+			r.after(watchTime / 2)
+			if row := w.row(k); row.State != zabor.Doubt {
+				t.Errorf("%s: %s by a clock that is not the resolver's own, want doubt", name, row.State)
+			}
+			r.after(watchTime)
+			r.after(time.Minute)
+			if row := w.row(k); row.State != zabor.Released {
+				t.Errorf("%s: %s after the resolver's own wait, want released", name, row.State)
+			}
+		}
+	})
+}
+
+// A hook that is due runs until it works, alone.
+func TestADueHook(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *sqlstore.Store) {
+		w := newWorld(t, s)
+		r := w.resolver()
+		failures := 3
+		var states []zabor.State
+		w.fence.Hook = func(row zabor.Row) (*zabor.Hook, error) {
+			states = append(states, row.State)
+			if row.State == zabor.Settled && row.Reference != "pay_1" {
+				t.Errorf("the hook of settled sees the reference %q", row.Reference)
+			}
+			rows := -1
+			if row.State == zabor.Settled && failures > 0 {
+				failures--
+				rows = 7
+			}
+			return &zabor.Hook{Name: string(row.State), SQL: "DELETE FROM zabor_meta WHERE 1 = 0", Rows: rows}, nil
+		}
+		e := effect("1001")
+		e.HookData = []byte(`{"a":1}`)
+		if _, err := w.fence.Do(t.Context(), e, w.answers(done)); !errors.Is(err, zabor.ErrHookDue) {
+			t.Fatalf("error %v, want %v", err, zabor.ErrHookDue)
+		}
+		if row := w.row(e.Key); row.State != zabor.Settled || row.Reference != "pay_1" || row.HookDue != "settled" || row.HookData == nil {
+			t.Fatalf("%s %q, due %q, data %q; want settled pay_1 with its hook due", row.State, row.Reference, row.HookDue, row.HookData)
+		}
+		if n, _ := w.alerted("hook-due"); n != 1 {
+			t.Errorf("alerts=%d, want 1", n)
+		}
+		if _, err := w.fence.Do(t.Context(), e, w.answers(done)); !errors.Is(err, zabor.ErrHookDue) {
+			t.Errorf("delivered again: error %v, want %v", err, zabor.ErrHookDue)
+		}
+		waitFor(t, "hook", func() bool {
+			r.clock = r.clock.Add(time.Minute)
+			r.Round(t.Context())
+			return w.row(e.Key).HookDue == ""
+		})
+		if row := w.row(e.Key); row.HookData != nil || row.State != zabor.Settled {
+			t.Errorf("%s with hook data %q, want settled without", row.State, row.HookData)
+		}
+		if _, err := w.fence.Do(t.Context(), e, w.answers(done)); err != nil || w.calls != 1 {
+			t.Errorf("after the hook: %v, calls=%d; want acked after one call", err, w.calls)
+		}
+	})
+}
+
+// A capture whose hook fails sends nothing; it counts as an attempt.
+func TestTheCapturesHookFails(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *sqlstore.Store) {
+		w := newWorld(t, s)
+		rows := 7
+		w.fence.Hook = func(row zabor.Row) (*zabor.Hook, error) {
+			if row.State != zabor.Captured {
+				return nil, nil
+			}
+			return &zabor.Hook{Name: "captured", SQL: "DELETE FROM zabor_meta WHERE 1 = 0", Rows: rows}, nil
+		}
+		e := effect("1001")
+		for attempts := 1; attempts <= 2; attempts++ {
+			if _, err := w.fence.Do(t.Context(), e, w.answers(done)); !errors.Is(err, zabor.ErrReleased) || w.calls != 0 {
+				t.Fatalf("error %v, calls=%d; want %v and no call", err, w.calls, zabor.ErrReleased)
+			}
+			if row := w.row(e.Key); row.State != zabor.Released || row.Attempts() != attempts || row.Hooked {
+				t.Fatalf("%s, attempts=%d, hooked=%v; want released, %d, false", row.State, row.Attempts(), row.Hooked, attempts)
+			}
+		}
+		rows = -1
+		if _, err := w.fence.Do(t.Context(), e, w.answers(zabor.Outcome{Verdict: zabor.Unsent})); !errors.Is(err, zabor.ErrReleased) {
+			t.Fatal(err)
+		}
+		// It has run now, and would fail if it ran again.
+		rows = 7
+		hook := w.fence.Hook
+		w.restart()
+		w.fence.Hook = hook
+		if row, err := w.fence.Do(t.Context(), e, w.answers(done)); err != nil || row.State != zabor.Settled {
+			t.Errorf("%s, %v; want settled", row.State, err)
+		}
+	})
+}
