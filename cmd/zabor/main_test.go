@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"flag"
 	"os"
@@ -133,6 +134,10 @@ func (p *process) stopped() {
 func (p *process) logged(text string) {
 	p.t.Helper()
 	eventually(p.t, "the log says "+text, func() bool { return strings.Contains(p.log.String(), text) })
+}
+
+func contextWithLimit() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), limit)
 }
 
 // eventually waits until cond holds.

@@ -61,9 +61,7 @@ func (p *program) openFence() (*config.Config, *sqlstore.Store, error) {
 
 // storeFailure is the error of a store as the command reports it.
 func storeFailure(err error) error {
-	var problem *sqlstore.Problem
-	switch {
-	case errors.As(err, &problem):
+	if _, ok := errors.AsType[*sqlstore.Problem](err); ok || errors.Is(err, sqlstore.ErrNotMigrated) || errors.Is(err, sqlstore.ErrReadOnly) {
 		return usage(err, "")
 	}
 	return unreachable(fmt.Errorf("the fence's database: %w", err), "nothing was changed; is the server up, and is the address under fence: right?")
