@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -16,6 +17,12 @@ import (
 type fenceCommand struct {
 	List fenceList `cmd:"" help:"List rows, in key order."`
 	Show fenceShow `cmd:"" help:"Show all that is known of one row."`
+
+	Settle  fenceSettle  `cmd:"" help:"Decide that it went through, with the provider's reference."`
+	Decline fenceDecline `cmd:"" help:"Decide that it did not go through, and shall not; also before there is a row."`
+	Release fenceRelease `cmd:"" help:"Decide that it did not go through and may be called again."`
+	Hold    fenceHold    `cmd:"" help:"Forbid calls until somebody has decided."`
+	Decide  fenceDecide  `cmd:"" help:"Take many decisions from a CSV."`
 }
 
 type fenceList struct {
@@ -178,7 +185,7 @@ func (c *fenceShow) Run(p *program) error {
 	line("in this state since", timeText(row.StateSince))
 	line("parked message", row.Parked)
 	for _, n := range notes {
-		line("note", timeText(n.At)+" "+n.Text)
+		line("note", strings.TrimSpace(fmt.Sprintf("%s %s %s: %s", timeText(n.At), n.By, n.Kind, n.Text)))
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -193,7 +200,7 @@ func (c *fenceShow) Run(p *program) error {
 func nextStep(row zabor.Row) string {
 	switch row.State {
 	case zabor.Held:
-		return fmt.Sprintf("look order %s up at %s, by the key %s; nothing is called for it until a person has decided", row.Order, row.Provider, row.ProviderKey)
+		return fmt.Sprintf("look order %s up at %s, by the key %s; then \"zabor fence settle %s %s REFERENCE --reason TEXT\", or decline, or release", row.Order, row.Provider, row.ProviderKey, row.Order, row.Step)
 	case zabor.Doubt:
 		return "a running worker looks it up at the provider; what cannot be decided is held for a person"
 	}
