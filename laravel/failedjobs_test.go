@@ -1,9 +1,14 @@
 package laravel
 
 import (
+	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -56,7 +61,7 @@ func eachDatabase(t *testing.T, test func(t *testing.T, db, app *sql.DB, dialect
 		test(t, db, db, "postgres", "public.failed_jobs")
 	})
 	t.Run("sqlite", func(t *testing.T) {
-		db := open(t, "sqlite", "file:"+t.TempDir()+"/app.db", createSQLite)
+		db := open(t, "sqlite", "file:"+t.TempDir()+"/app.db?_pragma=busy_timeout(10000)", createSQLite)
 		test(t, db, db, "sqlite", "failed_jobs")
 	})
 }
@@ -213,5 +218,141 @@ func TestParkARefusedJob(t *testing.T) {
 	}
 	if d, _ := q.Depth(t.Context()); !d.Empty() {
 		t.Fatalf("depth %+v", d)
+	}
+}
+
+// What a queue's transport lists, gives, forgets and retries is its own rows,
+// the newest first.
+func TestFailedListGetForgetRetry(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db, app *sql.DB, dialect, table string) {
+		zone := time.FixedZone("app", 5*3600+1800)
+		failed, err := NewFailedJobs(db, dialect, table, zone)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q := newQueue(t, func(c *Config) { c.Failed = failed })
+		ctx := t.Context()
+		save := func(connection, queue, raw string) {
+			t.Helper()
+			if err := failed.save(ctx, connection, queue, Decode([]byte(raw), nil), "refused\nsecond line"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		const n = 203 // more than two pages
+		before := time.Now().Add(-2 * time.Second)
+		for i := range n {
+			save("redis", "default", strings.Replace(payloadOf(fmt.Sprint(i)), `"attempts":0`, `"attempts":4`, 1))
+		}
+		save("redis", "other", payloadOf("elsewhere"))
+		save("sqs", "default", payloadOf("foreign"))
+		i := n
+		for j, err := range q.Failed(ctx) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if i--; j.UUID != fmt.Sprint("uuid-", i) || j.Reason != "refused\nsecond line" || j.At.Before(before) || j.At.After(time.Now()) {
+				t.Fatalf("row %d: %+v", i, j)
+			}
+		}
+		if i != 0 {
+			t.Errorf("%d rows were not listed", i)
+		}
+		for _, uuid := range []string{"uuid-elsewhere", "uuid-foreign", "none"} {
+			_, err := q.FailedJob(ctx, uuid)
+			for what, err := range map[string]error{"FailedJob": err, "Forget": q.Forget(ctx, uuid), "Retry": q.Retry(ctx, uuid)} {
+				if !errors.Is(err, ErrNoFailedJob) {
+					t.Errorf("%s of %s = %v, want ErrNoFailedJob", what, uuid, err)
+				}
+			}
+		}
+		if j, err := q.FailedJob(ctx, "uuid-7"); err != nil || string(j.Payload) != strings.Replace(payloadOf("7"), `"attempts":0`, `"attempts":4`, 1) {
+			t.Errorf("FailedJob = %+v, %v", j, err)
+		}
+		if err := errors.Join(q.Forget(ctx, "uuid-7"), q.Retry(ctx, "uuid-8")); err != nil {
+			t.Fatal(err)
+		}
+		if got := rows(t, app); len(got) != n {
+			t.Errorf("%d rows, want %d", len(got), n)
+		}
+		if got, want := q.list(t, q.k.ready), []string{payloadOf("8")}; !slices.Equal(got, want) || len(q.list(t, q.k.notify)) != 1 {
+			t.Errorf("queue %q, want %q", got, want)
+		}
+		m := q.receive(t)
+		if m.Err != nil || m.ID != "uuid-8" || m.DeliveredBefore {
+			t.Errorf("retried message %+v", m)
+		}
+
+		// Two at the same time push it once.
+		var wg sync.WaitGroup
+		errs := make([]error, 2)
+		for i := range errs {
+			wg.Go(func() { errs[i] = q.Retry(ctx, "uuid-9") })
+		}
+		wg.Wait()
+		if (errs[0] == nil) == (errs[1] == nil) || !errors.Is(errors.Join(errs...), ErrNoFailedJob) {
+			t.Errorf("two retries: %v; want one done and one ErrNoFailedJob", errs)
+		}
+		if got := q.list(t, q.k.ready); len(got) != 1 {
+			t.Errorf("queue %q, want one job", got)
+		}
+	})
+}
+
+// A retry whose row could not be deleted leaves both; asked again, it makes no
+// second copy. One that could not push leaves the row.
+func TestRetryHalfDone(t *testing.T) {
+	db, failed := sqliteJobs(t)
+	q := newQueue(t, func(c *Config) { c.Failed = failed })
+	ctx := t.Context()
+	if err := failed.save(ctx, "redis", "default", Decode([]byte(payloadOf("1")), nil), "x"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.Exec("CREATE TRIGGER no BEFORE DELETE ON failed_jobs BEGIN SELECT RAISE(ABORT, 'not now'); END"); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := q.Retry(ctx, "uuid-1"); err == nil || !strings.Contains(err.Error(), "on the queue again, and its row may still be there") {
+			t.Fatalf("Retry = %v", err)
+		}
+		if got := q.list(t, q.k.ready); len(got) != 1 || len(rows(t, db)) != 1 {
+			t.Fatalf("queue %q, rows %q; want one of each", got, rows(t, db))
+		}
+	}
+	if _, err := db.Exec("DROP TRIGGER no"); err != nil {
+		t.Fatal(err)
+	}
+	stopped, cancel := context.WithCancel(ctx)
+	q.app.Del(ctx, q.k.ready)
+	if err := q.app.Set(ctx, q.k.ready, "no list", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := q.Retry(stopped, "uuid-1"); err == nil || len(rows(t, db)) != 1 {
+		t.Fatalf("Retry = %v, rows %q; want an error and the row", err, rows(t, db))
+	}
+	cancel()
+	if err := q.Retry(stopped, "uuid-1"); err == nil || len(rows(t, db)) != 1 {
+		t.Fatalf("Retry = %v, rows %q; want an error and the row", err, rows(t, db))
+	}
+	q.app.Del(ctx, q.k.ready)
+	if err := q.Retry(ctx, "uuid-1"); err != nil || len(rows(t, db)) != 0 {
+		t.Fatalf("Retry = %v, rows %q", err, rows(t, db))
+	}
+}
+
+func TestWithoutAttempts(t *testing.T) {
+	for raw, want := range map[string]string{
+		`{"job":"X","attempts":41,"data":{"attempts":7}}`:        `{"job":"X","attempts":0,"data":{"attempts":7}}`,
+		` { "attempts" : "3" , "job":"X"}` + "\n":                ` { "attempts" : "0" , "job":"X"}` + "\n",
+		`{"job":"X","attempts":1,"attempts":2,"big":1e999}`:      `{"job":"X","attempts":1,"attempts":0,"big":1e999}`,
+		`{"job":"X","n":123456789012345678,"e":[],"attempts":0}`: `{"job":"X","n":123456789012345678,"e":[],"attempts":0}`,
+	} {
+		if got, err := withoutAttempts([]byte(raw)); err != nil || string(got) != want {
+			t.Errorf("%s became %s, %v; want %s", raw, got, err, want)
+		}
+	}
+	for _, raw := range []string{``, `[]`, `{"job":"X"}`, `{"job":"X","attempts":null}`, `{"attempts":1}`} {
+		if got, err := withoutAttempts([]byte(raw)); err == nil {
+			t.Errorf("%s became %s", raw, got)
+		}
 	}
 }

@@ -121,6 +121,45 @@ redis.call('RPUSH', KEYS[3], '1')
 return 1
 `)
 
+	pushScript = redis.NewScript(`
+-- Queues a payload, unless the same bytes are queued already. The comparison
+-- needs Redis 6.0.6; an older one queues without it.
+-- KEYS[1] list  KEYS[2] :notify  KEYS[3] :delayed
+-- ARGV[1] payload  ARGV[2] delay in seconds, may have a fraction; nothing or 0: none
+-- Returns 1, or 0 if it was there already.
+local delay = tonumber(ARGV[2] or 0)
+if redis.call('ZSCORE', KEYS[3], ARGV[1]) then return 0 end
+if delay > 0 then
+  local now = redis.call('TIME')
+  redis.call('ZADD', KEYS[3], math.ceil(now[1] + now[2] / 1000000 + delay), ARGV[1])
+  return 1
+end
+local at = redis.pcall('LPOS', KEYS[1], ARGV[1])
+if type(at) == 'number' then return 0 end
+redis.call('RPUSH', KEYS[1], ARGV[1])
+redis.call('RPUSH', KEYS[2], '1')
+return 1
+`)
+
+	replaceScript = redis.NewScript(`
+-- Removes a job that is still reserved and queues a payload in its place.
+-- KEYS[1] :reserved  KEYS[2] list  KEYS[3] :notify  KEYS[4] :delayed, the last three
+-- of the queue that the payload goes to
+-- ARGV[1] member of :reserved  ARGV[2] payload
+-- ARGV[3] delay in seconds, may have a fraction; 0: none
+-- Returns 1, or 0 if the job was not reserved any more: nothing was done then.
+if redis.call('ZREM', KEYS[1], ARGV[1]) == 0 then return 0 end
+local delay = tonumber(ARGV[3])
+if delay > 0 then
+  local now = redis.call('TIME')
+  redis.call('ZADD', KEYS[4], math.ceil(now[1] + now[2] / 1000000 + delay), ARGV[2])
+  return 1
+end
+redis.call('RPUSH', KEYS[2], ARGV[2])
+redis.call('RPUSH', KEYS[3], '1')
+return 1
+`)
+
 	renewScript = redis.NewScript(`
 -- Starts the lease of a job anew. It removes and adds rather than change the
 -- score: with its memory full, Redis refuses a script only its first write, and

@@ -149,6 +149,8 @@ func TestSource(t *testing.T) {
 				exec("ALTER TABLE failed_jobs RENAME TO elsewhere")
 				return func() { exec("ALTER TABLE elsewhere RENAME TO failed_jobs") }
 			},
+			Other:      "other",
+			Forwarded:  func(t *testing.T) []string { return q.list(t, "laravel_database_queues:other") },
 			Disconnect: func(t *testing.T) { disconnect(t, q) },
 		}
 	})

@@ -23,6 +23,8 @@ func TestSourceOnMiniredis(t *testing.T) {
 			Unreadable:  []byte("s:5:\"hello\xff\";"),
 			Failed:      func(t *testing.T) int { return count(t, db) },
 			BreakFailed: func(t *testing.T) func() { return breakTable(t, db) },
+			Other:       "other",
+			Forwarded:   func(t *testing.T) []string { return values(t, tr.client, "other") },
 			Disconnect:  func(t *testing.T) {},
 		}
 	})

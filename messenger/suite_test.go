@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"zabor/zabortest"
 )
 
@@ -29,11 +31,25 @@ func TestSource(t *testing.T) {
 					Unreadable:  []byte("s:5:\"hello\xff\";"),
 					Failed:      func(t *testing.T) int { return count(t, db) },
 					BreakFailed: func(t *testing.T) func() { return breakTable(t, db) },
+					Other:       "other",
+					Forwarded:   func(t *testing.T) []string { return values(t, tr.client, "other") },
 					Disconnect:  func(t *testing.T) { disconnect(t, tr.cfg) },
 				}
 			})
 		})
 	}
+}
+
+// values are the field message of a stream's entries.
+func values(t *testing.T, client redis.UniversalClient, stream string) []string {
+	t.Helper()
+	entries, err := client.XRange(t.Context(), stream, "-", "+").Result()
+	ok(t, err)
+	var all []string
+	for _, e := range entries {
+		all = append(all, e.Values["message"].(string))
+	}
+	return all
 }
 
 func count(t *testing.T, db *sql.DB) int {

@@ -20,7 +20,7 @@ type Message struct {
 
 // Source is a queue that delivers each message at least once. Its methods may
 // be called concurrently. A message that Receive has returned belongs to the
-// caller until one of Ack, Later, PutBack and Park has returned nil, or until
+// caller until one of Ack, Later, PutBack, Park and Forward has returned nil, or until
 // its reserve ends.
 type Source interface {
 	// Name is the queue's name in the configuration.
@@ -51,6 +51,14 @@ type Source interface {
 	// Park writes m into the queue's failure transport with the reason, and
 	// only then acks it. After an error it may be in both, never in neither.
 	Park(ctx context.Context, m *Message, reason string) error
+
+	// Forward moves m unchanged, with the bytes it had before the delivery, to
+	// the end of another queue of the same connection: for Laravel a queue's
+	// name, for Symfony a stream's. ErrLost as in Ack, and nothing was queued
+	// then, unless the two queues are on different nodes of a cluster: there,
+	// and after any other error, m may be in both, never in neither. One that
+	// cannot be decoded is refused and stays.
+	Forward(ctx context.Context, m *Message, queue string) error
 
 	// Depth counts what the queue holds.
 	Depth(ctx context.Context) (Depth, error)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -36,6 +37,11 @@ type SourceUnderTest struct {
 	// returned function is called.
 	BreakFailed func(t *testing.T) (mend func())
 
+	// Other is the name of another queue of the same connection, and Forwarded
+	// the bytes of the messages that it holds, the oldest first.
+	Other     string
+	Forwarded func(t *testing.T) []string
+
 	// Disconnect kills the source's connections at the server.
 	Disconnect func(t *testing.T)
 }
@@ -59,6 +65,7 @@ func Source(t *testing.T, open func(t *testing.T) SourceUnderTest) {
 		{"renew", testRenew},
 		{"park", testPark},
 		{"park while the failure transport is broken", testParkBroken},
+		{"forward", testForward},
 		{"unreadable", testUnreadable},
 		{"cancel", testCancel},
 		{"connections killed", testDisconnect},
@@ -270,6 +277,10 @@ func testLost(t *testing.T, s sourceTest) {
 	s.lost("PutBack", s.Source.PutBack(ctx, old))
 	s.lost("Renew", s.Source.Renew(ctx, old))
 	s.lost("Park", s.Source.Park(ctx, old, "late"))
+	s.lost("Forward", s.Source.Forward(ctx, old, s.Other))
+	if got := s.Forwarded(t); len(got) != 0 {
+		t.Errorf("the other queue holds %q", got)
+	}
 	s.depth(worker.Depth{Reserved: 1})
 	s.ok("Ack of the holder", s.Source.Ack(ctx, held))
 	s.lost("Ack twice", s.Source.Ack(ctx, held))
@@ -317,6 +328,29 @@ func testParkBroken(t *testing.T, s sourceTest) {
 	s.depth(worker.Depth{})
 }
 
+func testForward(t *testing.T, s sourceTest) {
+	s.Push(t, "1")
+	s.Push(t, "2")
+	s.Push(t, "3")
+	ctx := t.Context()
+	first, second := s.next(), s.next()
+	s.ok("Forward", s.Source.Forward(ctx, first, s.Other))
+	s.ok("Forward", s.Source.Forward(ctx, second, s.Other))
+	s.lost("Forward twice", s.Source.Forward(ctx, first, s.Other))
+	s.lost("Ack after Forward", s.Source.Ack(ctx, first))
+	want := []string{string(first.Raw), string(second.Raw)}
+	if got := s.Forwarded(t); !slices.Equal(got, want) {
+		t.Fatalf("the other queue holds\n%q, want\n%q", got, want)
+	}
+	third := s.next()
+	s.order(third, "3")
+	if err := s.Source.Forward(ctx, third, ""); err == nil || errors.Is(err, worker.ErrLost) {
+		t.Errorf("Forward to no queue = %v, want an error", err)
+	}
+	s.ok("Ack", s.Source.Ack(ctx, third))
+	s.depth(worker.Depth{})
+}
+
 func testUnreadable(t *testing.T, s sourceTest) {
 	s.PushRaw(t, s.Unreadable)
 	s.Push(t, "1")
@@ -328,6 +362,9 @@ func testUnreadable(t *testing.T, s sourceTest) {
 		t.Fatalf("ID %q, Raw %q, want %q", m.ID, m.Raw, s.Unreadable)
 	}
 	s.ok("Renew", s.Source.Renew(t.Context(), m))
+	if err := s.Source.Forward(t.Context(), m, s.Other); !errors.Is(err, worker.ErrUnreadable) || len(s.Forwarded(t)) != 0 {
+		t.Errorf("Forward = %v, the other queue holds %q; want ErrUnreadable and nothing", err, s.Forwarded(t))
+	}
 	other := s.next() // it does not block the queue
 	s.order(other, "1")
 	s.ok("Ack", s.Source.Ack(t.Context(), other))

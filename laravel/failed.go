@@ -1,0 +1,93 @@
+package laravel
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+
+	"zabor/worker"
+)
+
+// Failed lists the queue's rows of failed_jobs, the newest first. It ends with
+// the first error.
+func (s *Source) Failed(ctx context.Context) iter.Seq2[FailedJob, error] {
+	return s.c.Failed.list(ctx, s.c.Connection, s.c.Queue)
+}
+
+// FailedJob is the queue's row with that uuid, or ErrNoFailedJob.
+func (s *Source) FailedJob(ctx context.Context, uuid string) (FailedJob, error) {
+	return s.c.Failed.get(ctx, s.c.Connection, s.c.Queue, uuid)
+}
+
+// Decode reads a payload of failed_jobs as Receive would.
+func (s *Source) Decode(raw []byte) *worker.Message { return Decode(raw, s.c.AppKeys) }
+
+// Forget deletes the queue's row with that uuid, or is ErrNoFailedJob.
+func (s *Source) Forget(ctx context.Context, uuid string) error {
+	return s.c.Failed.forget(ctx, s.c.Connection, s.c.Queue, uuid)
+}
+
+// Retry puts the job with that uuid at the end of its queue and only then deletes
+// its row, as `php artisan queue:retry` does: with no attempts, every other byte
+// as it is. Whatever fails or dies in between leaves it in both, never in
+// neither. A class's own retryUntil() is code that only PHP can ask, so the
+// payload's retryUntil stays as it is.
+func (s *Source) Retry(ctx context.Context, uuid string) error {
+	return s.c.Failed.take(ctx, s.c.Connection, s.c.Queue, uuid, func(payload []byte) error {
+		fresh, err := withoutAttempts(payload)
+		if err != nil {
+			return fmt.Errorf("its payload is none that a worker can read, and was not queued: %w", err)
+		}
+		_, err = s.Push(ctx, fresh)
+		return err
+	})
+}
+
+// Push puts bytes at the end of the queue as an application does. If the same
+// bytes wait there already, nothing is done and it is false: whoever asks again
+// because an answer was lost makes no second copy.
+func (s *Source) Push(ctx context.Context, raw []byte) (bool, error) {
+	n, err := pushScript.Run(ctx, s.redis, []string{s.k.ready, s.k.notify, s.k.delayed}, raw).Int64()
+	if err != nil {
+		return false, fmt.Errorf("laravel queue %s: cannot queue a job: %w", s.c.Queue, err)
+	}
+	return n > 0, nil
+}
+
+// withoutAttempts is the payload with the number of its attempts set to 0. Only
+// the digits are touched: those of the last field attempts, which is the one that
+// counts.
+func withoutAttempts(raw []byte) ([]byte, error) {
+	if _, err := parse(raw); err != nil {
+		return nil, err
+	}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	if _, err := d.Token(); err != nil {
+		return nil, err
+	}
+	start, end := -1, -1
+	for d.More() {
+		name, err := d.Token()
+		if err != nil {
+			return nil, err
+		}
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return nil, err
+		}
+		if name == "attempts" {
+			end = int(d.InputOffset())
+			start = end - len(value)
+		}
+	}
+	if start < 0 {
+		return nil, errors.New("it has no attempts")
+	}
+	if raw[start] == '"' {
+		start, end = start+1, end-1
+	}
+	return bytes.Join([][]byte{raw[:start], raw[end:]}, []byte("0")), nil
+}

@@ -1,0 +1,65 @@
+package messenger
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"zabor/worker"
+)
+
+// forward adds a value to another stream and ends the delivery that it came
+// with. It answers as ack does.
+//
+//	KEYS[1] stream   KEYS[2] the other stream
+//	ARGV[1] group    ARGV[2] id   ARGV[3] consumer   ARGV[4] deliveries
+//	ARGV[5] value    ARGV[6] 1: take the entry off the stream too
+var forward = redis.NewScript(owns + `
+if not owns(KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]) then return 0 end
+redis.call('XADD', KEYS[2], '*', 'message', ARGV[5])
+redis.call('XACK', KEYS[1], ARGV[1], ARGV[2])
+if ARGV[6] == '1' then redis.call('XDEL', KEYS[1], ARGV[2]) end
+return 1
+`)
+
+// Forward moves m, with the bytes that it had before the delivery, to the end of
+// another stream of the same connection. On a cluster where the two are in
+// different slots it is added before it is acked: whatever fails in between
+// leaves it in both. A message that cannot be read is refused.
+func (s *Source) Forward(ctx context.Context, m *worker.Message, stream string) error {
+	d, err := s.deliveryOf(m)
+	if err != nil {
+		return err
+	}
+	if stream == "" || stream == s.cfg.Stream {
+		return fmt.Errorf("transport %s, message %s: not forwarded, it stays: %q is no other stream", s.name, d.id, stream)
+	}
+	if d.envelope == nil || errors.Is(m.Err, worker.ErrUnreadable) {
+		return fmt.Errorf("transport %s, message %s: not forwarded to %s, it stays: %w", s.name, d.id, stream, cmp.Or(m.Err, worker.ErrUnreadable))
+	}
+	if !s.cfg.Cluster || hashed(stream) == hashed(s.cfg.Stream) {
+		return s.answer(ctx, d, true, forward, []string{s.cfg.Stream, stream}, m.Raw, s.cfg.DeleteAfterAck)
+	}
+	if err := s.Renew(ctx, m); err != nil {
+		return err
+	}
+	if err := s.client.XAdd(ctx, &redis.XAddArgs{Stream: stream, Values: []any{"message", m.Raw}}).Err(); err != nil {
+		return fmt.Errorf("transport %s, message %s: not forwarded to %s: %w", s.name, d.id, stream, err)
+	}
+	return s.ack(ctx, m, s.cfg.DeleteAfterAck)
+}
+
+// hashed is the part of a key that Redis Cluster hashes: what is between the
+// first { and the first } behind it, unless that is empty, else the whole key.
+func hashed(key string) string {
+	_, after, open := strings.Cut(key, "{")
+	tag, _, closed := strings.Cut(after, "}")
+	if open && closed && tag != "" {
+		return tag
+	}
+	return key
+}
