@@ -203,7 +203,7 @@ func span(d time.Duration) string {
 	return s
 }
 
-// validateBus keeps a message that has a step from being something else too.
+// validateBus keeps a message from being two things, and from going round.
 func (v *validator) validateBus() {
 	if v.Bus == nil {
 		return
@@ -222,11 +222,33 @@ func (v *validator) validateBus() {
 		}
 	}
 	for _, pattern := range slices.Sorted(maps.Keys(v.Bus.Forward)) {
-		check(path{"bus", "forward", string(pattern)}, pattern)
+		p := path{"bus", "forward", string(pattern)}
+		check(p, pattern)
+		queue := v.Bus.Forward[pattern]
+		switch {
+		case queue == "":
+			v.wrong(p, "there is no queue to forward to", "write the name of a queue that the PHP workers take from")
+		case v.Queues[queue] != nil:
+			v.wrong(p, fmt.Sprintf("queue %s is one that zabor takes from: the message would come back and be forwarded for ever", queue), "write a queue that only the PHP workers take from; for Symfony its stream")
+		}
+		for i, refused := range v.Bus.Refuse {
+			if pattern.overlaps(refused) && pattern != "*" || pattern == refused {
+				v.wrong(p, fmt.Sprintf("a message that is forwarded here is refused by bus.refuse[%d], %s, too", i, refused), "take one of them out; the star alone takes the rest and may stand beside others")
+			}
+		}
 	}
 	for i, pattern := range v.Bus.Refuse {
 		check(path{"bus", "refuse"}.index(i), pattern)
 	}
+}
+
+// overlaps reports whether there can be a class that p and q match; a star alone
+// is the rest, which is nobody else's.
+func (p Pattern) overlaps(q Pattern) bool {
+	if q == "*" {
+		return false
+	}
+	return p.Matches(strings.TrimSuffix(string(q), "*")) || q.Matches(strings.TrimSuffix(string(p), "*"))
 }
 
 // Matches reports whether class is the one that p names, or begins as p does
