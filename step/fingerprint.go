@@ -9,10 +9,14 @@ import (
 	"hash"
 	"maps"
 	"math/big"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"zabor"
+	"zabor/provider"
 )
 
 // A digest is SHA-256 over length-prefixed parts: no two different lists of
@@ -34,13 +38,178 @@ func (d digest) part(s string) {
 
 func (d digest) sum() string { return hex.EncodeToString(d.Sum(nil)) }
 
+// canonical is the digest of one value.
+func canonical(v any) string {
+	d := newDigest("zabor value")
+	d.value(v)
+	return d.sum()
+}
+
+// part is one of the named parts that a fingerprint is made of.
+type part struct{ name, digest string }
+
+// sum is the fingerprint of parts, in their order.
+func sum(version string, parts []part) string {
+	d := newDigest(version)
+	for _, p := range parts {
+		d.part(p.name)
+		d.part(p.digest)
+	}
+	return d.sum()
+}
+
+// messageParts are the parts of the fingerprint that tells one message from
+// another under the same key. It decides whether a message that meets a done row
+// is that row's own, so it must be the same for the same message however often
+// it is delivered, put back or retried by PHP, and whatever has been deployed
+// meanwhile; and another payee or amount must not pass for the same.
+//
+// Therefore it is made of the whole message and not of what the templates name:
+// a property that a new template names was in the old message already. What is
+// no part of it:
+//
+//   - Laravel's queue options: a second dispatch to another queue is the same
+//     request. (They are left out whichever framework sent the message.)
+//   - A property that is null or equals its default in Defaults: Laravel leaves
+//     out what equals the class's default, and a retry by PHP adds the
+//     properties that a class has got since. So defaults can be added to the
+//     configuration without changing a fingerprint.
+//   - Of a Laravel model, which is on the queue as its class and id: the
+//     relations to load again and the collection's class.
+//   - What Volatile names, and properties of which only volatile fields are
+//     made.
+//
+// Numbers, texts and empty lists are compared as in digest.value. Enums count by
+// class and case, so that the configuration's enums do not matter.
+func (s *Step) messageParts(data map[string]any) []part {
+	var parts []part
+	data = without(data, s.exempt)
+	for _, name := range slices.Sorted(maps.Keys(data)) {
+		v := data[name]
+		if v == nil || slices.Contains(queueOptions[:], name) {
+			continue
+		}
+		digest := canonical(v)
+		if digest == s.defaults[name] {
+			continue
+		}
+		parts = append(parts, part{"message." + name, digest})
+	}
+	return parts
+}
+
+// queueOptions are the properties by which Laravel's traits and its worker
+// steer a job.
+var queueOptions = [...]string{
+	"afterCommit", "backoff", "batchId", "chainCatchCallbacks", "chainConnection", "chainQueue", "chained", "connection",
+	"debounceOwner", "deduplicator", "delay", "deleteWhenMissingModels", "failOnTimeout", "job", "maxExceptions",
+	"messageGroup", "middleware", "queue", "retryUntil", "shouldBeEncrypted", "timeout", "tries", "uniqueFor", "uniqueLockOwner",
+}
+
+// What stands in a fingerprint for values that the request has and that do not
+// make it another one: the key changes with the generation, and what was
+// prepared with each attempt.
+const (
+	keyPlaceholder      = "zaborproviderkeyplaceholder"
+	preparedPlaceholder = "zaborpreparedplaceholder"
+)
+
+// requestParts are the parts of the fingerprint of the whole request: where it
+// goes, all that is sent but what is volatile, the money, and the row that was
+// loaded.
+func (s *Step) requestParts(e zabor.Effect, vars provider.Vars, row map[string]any) ([]part, error) {
+	var parts []part
+	add := func(name string, v any) { parts = append(parts, part{name, canonical(v)}) }
+	add("provider", e.Provider)
+	add("account", e.Account)
+	add("amount", e.Amount.Minor)
+	add("currency", e.Amount.Currency)
+	vars.ProviderKey = keyPlaceholder
+	if s.prepare != nil {
+		r, err := s.prepare.Render(vars)
+		if err != nil {
+			return nil, refuse("step %s: prepare: %w", s.spec.Name, err)
+		}
+		s.addRequest("prepare.", r, add)
+		vars.Prepared = preparedPlaceholder
+	}
+	r, err := s.request.Render(vars)
+	if err != nil {
+		return nil, refuse("step %s: request: %w", s.spec.Name, err)
+	}
+	s.addRequest("", r, add)
+	for _, column := range slices.Sorted(maps.Keys(row)) {
+		add("load."+column, row[column])
+	}
+	return parts, nil
+}
+
+// addRequest adds the parts of r. They are taken from what is sent, not from
+// what it was made of.
+func (s *Step) addRequest(prefix string, r provider.Request, add func(name string, v any)) {
+	path, query, _ := strings.Cut(r.Path, "?")
+	add(prefix+"method", r.Method)
+	add(prefix+"path", path)
+	add(prefix+"type", r.ContentType)
+	addForm := func(where, text string) {
+		form, err := url.ParseQuery(text)
+		if err != nil { // a literal that only the provider understands
+			add(prefix+where, text)
+			return
+		}
+		for _, name := range slices.Sorted(maps.Keys(form)) {
+			if !s.volatile[name] {
+				add(prefix+where+"."+name, fmt.Sprintf("%q", form[name]))
+			}
+		}
+	}
+	addForm("query", query)
+	var document map[string]json.RawMessage
+	switch {
+	case r.ContentType == "application/x-www-form-urlencoded":
+		addForm("body", string(r.Body))
+	case json.Unmarshal(r.Body, &document) == nil:
+		for _, name := range slices.Sorted(maps.Keys(document)) {
+			if !s.volatile[name] {
+				add(prefix+"body."+name, string(document[name]))
+			}
+		}
+	default:
+		add(prefix+"body", string(r.Body))
+	}
+}
+
+// fields is a JSON object of the parts' names and digests that are so short that
+// they show a difference and give nothing away. What does not fit into the
+// 4,000 bytes that an effect may have is one field, others.
+func fields(lists ...[]part) string {
+	const most, others = 4000, "others"
+	short := func(digest string) string { return digest[:4] }
+	named, rest := map[string]string{}, []part{}
+	size := len(`{"":"0000"}`) + len(others)
+	for _, p := range slices.Concat(lists...) {
+		text, _ := json.Marshal(p.name) // a text: it cannot fail
+		if size += len(text) + len(`:"0000",`); size > most {
+			rest = append(rest, p)
+			continue
+		}
+		named[p.name] = short(p.digest)
+	}
+	if len(rest) > 0 {
+		named[others] = short(sum(others, rest))
+	}
+	out, _ := json.Marshal(named) // texts: it cannot fail
+	return string(out)
+}
+
 // value writes v in its canonical form. It is the same for a message however
 // often it was delivered and by whom it was queued again:
 //
 //   - a number and its text are the same, so 7 and "7", and a number of JSON is
 //     taken at the 14 significant digits that Redis's cjson leaves of it;
 //   - an empty list and an empty object are the same;
-//   - the order of an object's properties does not matter.
+//   - the order of an object's properties does not matter;
+//   - of a Laravel model only class, id and connection count.
 //
 // Null, true and false are no texts, and a list is no object.
 func (d digest) value(v any) {
@@ -69,7 +238,11 @@ func (d digest) value(v any) {
 			d.part("empty")
 			return
 		}
-		d.part("map")
+		kind := "map"
+		if model, ok := model(v); ok {
+			kind, v = "model", model
+		}
+		d.part(kind)
 		d.part(strconv.Itoa(len(v)))
 		for _, name := range slices.Sorted(maps.Keys(v)) {
 			d.part(name)
@@ -79,6 +252,20 @@ func (d digest) value(v any) {
 		d.part("text")
 		d.part(scalarText(v))
 	}
+}
+
+// model is a Laravel model without what changes although it is the same one, and
+// whether v is a model: as SerializesModels writes it.
+func model(v map[string]any) (map[string]any, bool) {
+	for _, name := range []string{"class", "id", "relations", "connection"} {
+		if _, ok := v[name]; !ok {
+			return nil, false
+		}
+	}
+	if _, ok := v["collectionClass"]; len(v) > 5 || len(v) == 5 && !ok {
+		return nil, false
+	}
+	return map[string]any{"class": v["class"], "id": v["id"], "connection": v["connection"]}, true
 }
 
 // scalarText is the canonical text of a string or number.

@@ -62,16 +62,9 @@ func (s *Step) arguments(key zabor.Key, data map[string]any) ([]any, error) {
 		if !ok {
 			return nil, refuse("step %s: load: %w", s.spec.Name, missing(data, name))
 		}
-		switch value := v.(type) {
-		case nil, bool, string, int64, float64:
-			args[i] = value
-		case json.Number:
-			args[i] = value.String()
-			if n, err := strconv.ParseInt(value.String(), 10, 64); err == nil {
-				args[i] = n
-			}
-		default:
-			return nil, refuse("step %s: load: %s is %s, which cannot be bound", s.spec.Name, name, kind(v))
+		var err error
+		if args[i], err = parameter(v, s.spec.Dialect); err != nil {
+			return nil, refuse("step %s: load: %s: %w", s.spec.Name, name, err)
 		}
 	}
 	return args, nil

@@ -4,12 +4,36 @@ import (
 	"encoding/json"
 	"strings"
 	"text/template/parse"
+
+	"zabor/provider"
 )
 
+// texts are the texts of a request: each is a template, or holds templates to
+// any depth.
+func texts(r provider.RequestSpec) []any { return []any{r.Path, r.Form, r.JSON} }
+
 // templatePaths adds to used the paths of the properties that templates name.
-// Each value is a text, or holds texts to any depth. They have been compiled
-// before, so what cannot be parsed names none.
 func templatePaths(used map[string]bool, values ...any) {
+	eachNode(values, func(n parse.Node) {
+		if field, ok := n.(*parse.FieldNode); ok {
+			used[strings.Join(field.Ident, ".")] = true
+		}
+	})
+}
+
+// namesPrepared reports whether a template has {{prepared}}.
+func namesPrepared(values ...any) bool {
+	found := false
+	eachNode(values, func(n parse.Node) {
+		name, ok := n.(*parse.IdentifierNode)
+		found = found || ok && name.Ident == "prepared"
+	})
+	return found
+}
+
+// eachNode shows visit what stands for a value in the templates among values.
+// What cannot be parsed has an error of its own elsewhere, and no nodes.
+func eachNode(values []any, visit func(parse.Node)) {
 	for _, v := range values {
 		switch v := v.(type) {
 		case string:
@@ -19,46 +43,46 @@ func templatePaths(used map[string]bool, values ...any) {
 			tree := parse.New("")
 			tree.Mode = parse.SkipFuncCheck
 			if tree, err := tree.Parse(v, "{{", "}}", map[string]*parse.Tree{}); err == nil {
-				nodePaths(used, tree.Root)
+				walk(tree.Root, visit)
 			}
 		case map[string]string:
 			for _, text := range v {
-				templatePaths(used, text)
+				eachNode([]any{text}, visit)
 			}
 		case map[string]any:
 			for _, value := range v {
-				templatePaths(used, value)
+				eachNode([]any{value}, visit)
 			}
 		case []any:
-			templatePaths(used, v...)
+			eachNode(v, visit)
 		}
 	}
 }
 
-// nodePaths walks over what a request's template may hold: texts, pipelines,
+// walk goes through what a request's template may hold: texts, pipelines,
 // parentheses and if.
-func nodePaths(used map[string]bool, n parse.Node) {
+func walk(n parse.Node, visit func(parse.Node)) {
 	switch n := n.(type) {
 	case *parse.ListNode:
 		if n != nil {
 			for _, child := range n.Nodes {
-				nodePaths(used, child)
+				walk(child, visit)
 			}
 		}
 	case *parse.ActionNode:
-		nodePaths(used, n.Pipe)
+		walk(n.Pipe, visit)
 	case *parse.IfNode:
-		nodePaths(used, n.Pipe)
-		nodePaths(used, n.List)
-		nodePaths(used, n.ElseList)
+		walk(n.Pipe, visit)
+		walk(n.List, visit)
+		walk(n.ElseList, visit)
 	case *parse.PipeNode:
 		for _, cmd := range n.Cmds {
 			for _, arg := range cmd.Args {
-				nodePaths(used, arg)
+				walk(arg, visit)
 			}
 		}
-	case *parse.FieldNode:
-		used[strings.Join(n.Ident, ".")] = true
+	default:
+		visit(n)
 	}
 }
 
@@ -82,4 +106,25 @@ func roundedWithin(v any) (json.Number, bool) {
 		}
 	}
 	return "", false
+}
+
+// enumWithin returns an enum in v, to any depth.
+func enumWithin(v any) (Enum, bool) {
+	switch v := v.(type) {
+	case Enum:
+		return v, true
+	case []any:
+		for _, entry := range v {
+			if e, ok := enumWithin(entry); ok {
+				return e, true
+			}
+		}
+	case map[string]any:
+		for _, entry := range v {
+			if e, ok := enumWithin(entry); ok {
+				return e, true
+			}
+		}
+	}
+	return Enum{}, false
 }

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -31,16 +30,28 @@ type Spec struct {
 	// Laravel leaves out what equals the class's default.
 	Defaults map[string]any
 
+	// Enums are the values of a PHP enum's cases, by class and case. A case that
+	// is not among them is refused where it is used.
+	Enums map[string]map[string]string
+
 	Load    string  // one SELECT that gives exactly one row; empty: none
-	Dialect Dialect // of Load
+	Dialect Dialect // of Load and Hooks
 
 	Amount   string // path; empty: the step has no money
 	Major    bool   // the amount is a decimal; else minor units
 	Currency string // path, or three upper-case letters
 
-	Provider  string              // name, or a template that makes one
-	Providers map[string]Provider // those that it may name
+	Provider  string                // name, or a template that makes one
+	Providers map[string]Provider   // those that it may name
+	Prepare   *provider.RequestSpec // the harmless first request; nil: none
 	Request   provider.RequestSpec
+
+	// Volatile is what may differ in two requests that are the same: top-level
+	// fields of a body or a query, by their names, and properties of the
+	// message, with a point before their path: .requestedAt.
+	Volatile []string
+
+	Hooks map[zabor.State]Hook // by captured, pending, settled, declined, held
 
 	Attempts   int
 	HoldAfter  time.Duration
@@ -72,16 +83,23 @@ type Step struct {
 
 	spec     Spec
 	classes  map[string]bool
-	selects  *selection // nil: none
+	selects  *statement // nil: none
 	provider *provider.Template
+	prepare  *provider.Template // nil: none
 	request  *provider.Template
-	used     []string // paths that the request, the money and Load are made of
+	hooks    map[zabor.State]hook
+	bound    []string          // properties and columns that hooks bind
+	rendered []string          // paths that templates name
+	used     []string          // paths that the requests, the money, Load and the hooks are made of
+	volatile map[string]bool   // fields of a body or a query
+	exempt   []string          // paths that are no part of the message's fingerprint
+	defaults map[string]string // digests of spec.Defaults
 }
 
 // New compiles spec. The error joins a [FieldError] for each field that is
 // wrong.
 func New(spec Spec) (*Step, error) {
-	s := &Step{spec: spec, classes: map[string]bool{}}
+	s := &Step{spec: spec, classes: map[string]bool{}, hooks: map[zabor.State]hook{}, defaults: map[string]string{}}
 	var errs []error
 	wrong := func(field string, err error) {
 		if err != nil {
@@ -112,19 +130,29 @@ func New(spec Spec) (*Step, error) {
 	wrong("amount", checkAmount(spec, used))
 	wrong("currency", checkCurrency(spec, used))
 
+	rendered := map[string]bool{}
 	var err error
 	s.request, err = provider.NewTemplate(spec.Request)
 	wrong("request", err)
-	if err == nil {
-		templatePaths(used, spec.Request.Path, spec.Request.Form, spec.Request.JSON)
+	templatePaths(rendered, texts(spec.Request)...)
+	if spec.Prepare != nil {
+		s.prepare, err = provider.NewTemplate(*spec.Prepare)
+		wrong("prepare", err)
+		templatePaths(rendered, texts(*spec.Prepare)...)
 	}
+	wrong("prepare", checkPrepare(spec))
 	s.provider, err = provider.NewTemplate(provider.RequestSpec{Path: "/", Form: map[string]string{"provider": spec.Provider}})
 	wrong("provider", err)
-	if err == nil {
-		templatePaths(used, spec.Provider)
-	}
+	templatePaths(rendered, spec.Provider)
 	if spec.Provider == "" {
 		wrong("provider", errors.New("it is empty"))
+	}
+	s.rendered = slices.Sorted(maps.Keys(rendered))
+	maps.Copy(used, rendered)
+	s.compileHooks(used, wrong)
+	wrong("volatile", s.compileVolatile())
+	for name, value := range spec.Defaults {
+		s.defaults[name] = canonical(value)
 	}
 	s.used = slices.Sorted(maps.Keys(used))
 	return s, errors.Join(errs...)
@@ -132,6 +160,22 @@ func New(spec Spec) (*Step, error) {
 
 // keyNames are the parameters of Load that come from the key.
 var keyNames = [...]string{"order", "scope", "step"}
+
+// checkPrepare demands that the id of the first request, and only that, is what
+// the second one confirms.
+func checkPrepare(spec Spec) error {
+	switch confirms := namesPrepared(texts(spec.Request)...); {
+	case spec.Prepare == nil && confirms:
+		return errors.New("it is missing: {{prepared}} in the request is the id that it gets")
+	case spec.Prepare == nil:
+		return nil
+	case namesPrepared(texts(*spec.Prepare)...):
+		return errors.New("{{prepared}} is the id that this request gets: only the request after it has it")
+	case !confirms:
+		return errors.New("the request after it must confirm its id: write {{prepared}} there")
+	}
+	return nil
+}
 
 func checkName(name string, parts bool) error {
 	limit := zabor.MaxStep
@@ -191,6 +235,15 @@ func checkCurrency(spec Spec, used map[string]bool) error {
 
 // Name is the step's name in keys, without a part.
 func (s *Step) Name() string { return s.spec.Name }
+
+// Timeout is the longest that a call of the step may take.
+func (s *Step) Timeout() time.Duration {
+	longest := time.Duration(0)
+	for _, p := range s.spec.Providers {
+		longest = max(longest, p.Timeout)
+	}
+	return longest
+}
 
 // Matches reports whether messages of class ask for s.
 func (s *Step) Matches(class string) bool { return s.classes[strings.TrimPrefix(class, `\`)] }
@@ -257,14 +310,55 @@ func (s *Step) identity(what, path string, m Message, data map[string]any) (stri
 	return text, nil
 }
 
-// data is m's properties, and the defaults of those that are not there.
+// data is m's properties and the defaults of those that are not there, with the
+// values of enums in place of their cases.
 func (s *Step) data(m Message) map[string]any {
-	if len(s.spec.Defaults) == 0 {
-		return m.Data
+	data := m.Data
+	if len(s.spec.Defaults) > 0 {
+		data = maps.Clone(s.spec.Defaults)
+		maps.Copy(data, m.Data)
 	}
-	data := maps.Clone(s.spec.Defaults)
-	maps.Copy(data, m.Data)
-	return data
+	if len(s.spec.Enums) == 0 {
+		return data
+	}
+	valued, _ := s.valued(data).(map[string]any)
+	return valued
+}
+
+// valued is v with the values of enums in place of their cases, to any depth.
+func (s *Step) valued(v any) any {
+	switch v := v.(type) {
+	case Enum:
+		if value, ok := s.spec.Enums[v.Class][v.Case]; ok {
+			return value
+		}
+	case []any:
+		out := make([]any, len(v))
+		for i := range v {
+			out[i] = s.valued(v[i])
+		}
+		return out
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for name := range v {
+			out[name] = s.valued(v[name])
+		}
+		return out
+	}
+	return v
+}
+
+// checkEnums refuses a message with an enum in its request whose value is not
+// known.
+func (s *Step) checkEnums(data map[string]any) error {
+	for _, path := range s.rendered {
+		if v, ok := lookup(data, path); ok {
+			if e, ok := enumWithin(v); ok {
+				return refuse("step %s: %s is %s", s.spec.Name, path, kind(e))
+			}
+		}
+	}
+	return nil
 }
 
 // Effect is the whole of what m asks for. It reads Load's row, and makes the
@@ -284,9 +378,10 @@ func (s *Step) Effect(ctx context.Context, m Message) (zabor.Effect, error) {
 	if err != nil {
 		return zabor.Effect{}, err
 	}
+	message := s.messageParts(m.Data)
 	e := zabor.Effect{
 		Key:        key,
-		Message:    s.messageFingerprint(data),
+		Message:    sum("zabor message 2", message),
 		Attempts:   s.spec.Attempts,
 		HoldAfter:  s.spec.HoldAfter,
 		PendingFor: s.spec.PendingFor,
@@ -305,6 +400,9 @@ func (s *Step) Effect(ctx context.Context, m Message) (zabor.Effect, error) {
 		return e, err
 	}
 	vars := provider.Vars{Data: merge(data, row), Order: key.Order, Step: key.Step, Scope: key.Scope}
+	if err := s.checkEnums(vars.Data); err != nil {
+		return e, err
+	}
 	if vars.Money, err = s.money(vars.Data); err != nil {
 		return e, err
 	}
@@ -317,17 +415,31 @@ func (s *Step) Effect(ctx context.Context, m Message) (zabor.Effect, error) {
 		return e, refuse("step %s: provider %q is not configured; there is %s", s.spec.Name, e.Provider, strings.Join(slices.Sorted(maps.Keys(s.spec.Providers)), ", "))
 	}
 	e.Account, e.Timeout, e.AbsentAfter = p.Account, p.Timeout, p.AbsentAfter
-	if e.Fingerprint, err = s.fingerprint(e, vars, row); err != nil {
+	request, err := s.requestParts(e, vars, row)
+	if err != nil {
 		return e, err
 	}
-	e.Freeze = func(keys zabor.ProviderKeys, prepared string) ([]byte, error) {
+	e.Fingerprint = sum("zabor request 2", request)
+	e.Fields = fields(request, message)
+	if e.HookData, err = s.hookData(vars.Data); err != nil {
+		return e, err
+	}
+	freeze := func(what string, t *provider.Template, keys zabor.ProviderKeys, prepared string) ([]byte, error) {
 		vars := vars
 		vars.ProviderKey, vars.Prepared = keys.Request, prepared
-		r, err := s.request.Render(vars)
+		r, err := t.Render(vars)
 		if err != nil {
-			return nil, refuse("step %s: request: %w", s.spec.Name, err)
+			return nil, refuse("step %s: %s: %w", s.spec.Name, what, err)
 		}
 		return provider.Freeze(r)
+	}
+	e.Freeze = func(keys zabor.ProviderKeys, prepared string) ([]byte, error) {
+		return freeze("request", s.request, keys, prepared)
+	}
+	if s.prepare != nil {
+		// {{provider_key}} is that of the request here too: what was prepared
+		// can then be found by the key that look-ups have.
+		e.Prepare = func(keys zabor.ProviderKeys) ([]byte, error) { return freeze("prepare", s.prepare, keys, "") }
 	}
 	return e, nil
 }
@@ -401,47 +513,4 @@ func (s *Step) providerName(vars provider.Vars) (string, error) {
 		return "", refuse("step %s: provider: %w", s.spec.Name, err)
 	}
 	return form.Get("provider"), nil
-}
-
-// messageFingerprint covers what the request is made of and the message itself
-// says: the properties, or their defaults, that the request, the provider's
-// name, the money and the parameters of Load name. It is the same for the same
-// message however often it was delivered, see digest.value, and it needs
-// neither Load nor the provider. A property that the message does not have
-// counts as absent, also where Load has a column of its name.
-func (s *Step) messageFingerprint(data map[string]any) string {
-	d := newDigest("zabor message 1")
-	for _, path := range s.used {
-		d.part(path)
-		if v, ok := lookup(data, path); ok {
-			d.part("is")
-			d.value(v)
-		} else {
-			d.part("absent")
-		}
-	}
-	return d.sum()
-}
-
-// placeholder stands for the provider key in a fingerprint: the key changes
-// with the generation, the request does not.
-const placeholder = "zaborproviderkeyplaceholder"
-
-// fingerprint covers the whole request: where it goes, all its bytes, its money
-// and the row that was loaded.
-func (s *Step) fingerprint(e zabor.Effect, vars provider.Vars, row map[string]any) (string, error) {
-	vars.ProviderKey = placeholder
-	r, err := s.request.Render(vars)
-	if err != nil {
-		return "", refuse("step %s: request: %w", s.spec.Name, err)
-	}
-	d := newDigest("zabor request 1")
-	for _, part := range []string{
-		e.Provider, e.Account, r.Method, r.Path, r.ContentType, string(r.Body),
-		strconv.FormatInt(e.Amount.Minor, 10), e.Amount.Currency,
-	} {
-		d.part(part)
-	}
-	d.value(row)
-	return d.sum(), nil
 }

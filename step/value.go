@@ -141,7 +141,7 @@ func kind(v any) string {
 	case float64:
 		return "a float"
 	case Enum:
-		return fmt.Sprintf("the case %s of enum %s, whose value is not in the message", v.Case, v.Class)
+		return fmt.Sprintf("the case %[1]s of enum %[2]s, whose value is not in the message (write enums: {'%[2]s': {%[1]s: …}} with what it is worth)", v.Case, v.Class)
 	case []any:
 		return "a list"
 	case map[string]any:

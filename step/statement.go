@@ -3,6 +3,7 @@ package step
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -18,20 +19,59 @@ const (
 	SQLite   Dialect = "sqlite"
 )
 
-// selection is a SELECT with its named parameters made the dialect's own.
-type selection struct {
+// statement is one statement with its named parameters made the dialect's own.
+type statement struct {
 	query string
 	names []string // of the parameters, in their order; one that is used twice is there twice
 }
 
 // compileSelect reads one SELECT. Its parameters are :name, with dots for a
 // property of a property; they are never pasted into the text.
-func compileSelect(query string, dialect Dialect) (selection, error) {
-	s := sqlScanner{in: query, dialect: dialect}
+func compileSelect(query string, dialect Dialect) (statement, error) {
+	return compileStatement(query, dialect, rules{
+		want:  "one SELECT that only reads",
+		first: []string{"SELECT", "WITH"},
+		refuse: func(word, _ string) bool {
+			return slices.Contains([]string{"INSERT", "UPDATE", "DELETE", "MERGE", "INTO", "DROP", "ALTER", "TRUNCATE", "GRANT", "SHARE"}, word)
+		},
+	})
+}
+
+// compileWrite reads one INSERT, UPDATE or DELETE of the application's own, with
+// parameters as in [compileSelect]. What a function or a trigger does that it
+// calls is not to be seen here.
+func compileWrite(query string, dialect Dialect) (statement, error) {
+	return compileStatement(query, dialect, rules{
+		want:  "one INSERT, UPDATE or DELETE",
+		first: []string{"INSERT", "UPDATE", "DELETE"},
+		refuse: func(word, before string) bool {
+			switch word {
+			case "UPDATE": // ON DUPLICATE KEY UPDATE, ON CONFLICT … DO UPDATE
+				return before != "" && before != "KEY" && before != "DO"
+			case "INSERT", "DELETE":
+				return before != ""
+			}
+			return word == "MERGE" || word == "RETURNING"
+		},
+		foreign: true,
+	})
+}
+
+// rules say what a kind of statement may be.
+type rules struct {
+	want   string
+	first  []string                       // the words that it may begin with
+	refuse func(word, before string) bool // a word that may not stand in it; before is the word before it, empty: none
+	// foreign: the tables are the application's, never the fence's own.
+	foreign bool
+}
+
+func compileStatement(query string, dialect Dialect, r rules) (statement, error) {
+	s := sqlScanner{in: query, dialect: dialect, rules: r}
 	if err := s.scan(); err != nil {
-		return selection{}, err
+		return statement{}, err
 	}
-	return selection{query: strings.TrimRight(s.out.String(), " \t\r\n"), names: s.names}, nil
+	return statement{query: strings.TrimRight(s.out.String(), " \t\r\n"), names: s.names}, nil
 }
 
 // sqlScanner walks over one statement and copies it with its parameters
@@ -41,14 +81,13 @@ type sqlScanner struct {
 	in      string
 	at      int
 	dialect Dialect
+	rules   rules
 	out     strings.Builder
 	names   []string
 	first   string // the first word
+	last    string // the word before
 	ended   bool   // a semicolon was there
 }
-
-// refusedWords make more of a SELECT than reading one row, or take locks.
-var refusedWords = [...]string{"INSERT", "UPDATE", "DELETE", "MERGE", "INTO", "DROP", "ALTER", "TRUNCATE", "GRANT", "SHARE"}
 
 func (s *sqlScanner) scan() error {
 	for s.at < len(s.in) {
@@ -56,13 +95,13 @@ func (s *sqlScanner) scan() error {
 			return err
 		}
 	}
-	switch s.first {
-	case "":
+	switch {
+	case s.first == "":
 		return errors.New("there is no statement")
-	case "SELECT", "WITH":
-		return nil
+	case !slices.Contains(s.rules.first, s.first):
+		return fmt.Errorf("it begins with %s: %s is wanted", s.first, s.rules.want)
 	}
-	return fmt.Errorf("it begins with %s: one SELECT is wanted", s.first)
+	return nil
 }
 
 // next copies one token.
@@ -85,11 +124,16 @@ func (s *sqlScanner) next() error {
 		return nil
 	}
 	if s.ended {
-		return errors.New("something stands behind the semicolon: one SELECT is wanted")
+		return fmt.Errorf("something stands behind the semicolon: %s is wanted", s.rules.want)
 	}
 	if quoted := s.quoted(rest); quoted < 0 {
 		return fmt.Errorf("a text that begins with %c does not end", c)
 	} else if quoted > 0 {
+		if c != '\'' && c != '$' {
+			if err := s.checkName(rest[1 : quoted-1]); err != nil {
+				return err
+			}
+		}
 		s.copy(quoted)
 		return nil
 	}
@@ -161,12 +205,22 @@ func (s *sqlScanner) word(rest string) error {
 		s.first = word
 	}
 	column := s.at > 0 && s.in[s.at-1] == '.'
-	for _, refused := range refusedWords {
-		if word == refused && !column {
-			return fmt.Errorf("%s: one SELECT that only reads is wanted; a column of that name must be quoted", word)
-		}
+	if !column && s.rules.refuse(word, s.last) {
+		return fmt.Errorf("%s: %s is wanted; a column of that name must be quoted", word, s.rules.want)
+	}
+	s.last = word
+	if err := s.checkName(word); err != nil {
+		return err
 	}
 	s.copy(n)
+	return nil
+}
+
+// checkName refuses the fence's own tables where only the application's belong.
+func (s *sqlScanner) checkName(name string) error {
+	if s.rules.foreign && strings.HasPrefix(strings.ToLower(name), "zabor_") {
+		return fmt.Errorf("%s is the fence's own: a statement here is about the application's tables", strings.ToLower(name))
+	}
 	return nil
 }
 
