@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -39,6 +38,7 @@ type Worker struct {
 	Lanes  int // calls at the same time; at least 1
 
 	Steps []*step.Step // the first that matches a message's class is its step
+	Bus   Bus          // for messages that have none
 	// Call sends the frozen request of a row once.
 	Call zabor.Call
 	// Unreadable keeps the bytes of a message that cannot be decoded. After a
@@ -156,9 +156,14 @@ func (w *Worker) handle(ctx context.Context, q Queue, m *Message) {
 		w.putBack(ctx, q, m)
 		return
 	}
+	s := w.stepOf(m)
+	if s == nil {
+		w.withoutStep(ctx, q, m)
+		return
+	}
 	release := w.keep(q, m)
 	defer release()
-	key, row, err := w.run(ctx, q, m)
+	key, row, err := w.run(ctx, q, m, s)
 	release()
 	switch verdict, why := w.judge(m, row, err); verdict {
 	case ack:
@@ -167,7 +172,7 @@ func (w *Worker) handle(ctx context.Context, q Queue, m *Message) {
 		w.answer(ctx, q, m, "ack", func(ctx context.Context) error { return q.Ack(ctx, m) })
 		w.at(Acked, key)
 	case park:
-		w.park(ctx, q, m, key, why)
+		w.park(ctx, q, m, key, row, "parked", why)
 	case keepBytes:
 		w.keepBytes(ctx, q, m, why)
 	case later:
@@ -185,21 +190,17 @@ func (w *Worker) putBack(ctx context.Context, q Queue, m *Message) {
 	w.answer(ctx, q, m, "put back", func(ctx context.Context) error { return q.PutBack(ctx, m) })
 }
 
-// run runs m's step. The row is zero where there is none.
-func (w *Worker) run(ctx context.Context, q Queue, m *Message) (zabor.Key, zabor.Row, error) {
+// run runs s, m's step. The row is zero where there is none.
+func (w *Worker) run(ctx context.Context, q Queue, m *Message, s *step.Step) (zabor.Key, zabor.Row, error) {
 	if m.Err != nil {
 		return zabor.Key{}, zabor.Row{}, m.Err
 	}
-	i := slices.IndexFunc(w.Steps, func(s *step.Step) bool { return s.Matches(m.Class) })
-	if i < 0 {
-		return zabor.Key{}, zabor.Row{}, fmt.Errorf("%w: no step is configured for %s; nothing was called", step.ErrRefused, m.Class)
-	}
-	if w.NewKeys[w.Steps[i].Name()] {
-		if err := w.oldFailure(ctx, w.Steps[i], m); err != nil {
+	if w.NewKeys[s.Name()] {
+		if err := w.oldFailure(ctx, s, m); err != nil {
 			return zabor.Key{}, zabor.Row{}, err
 		}
 	}
-	effect, err := w.Steps[i].Effect(ctx, m.Message)
+	effect, err := s.Effect(ctx, m.Message)
 	if err == nil {
 		if effect.MissingRow == zabor.Doubt {
 			effect.MissingRow = q.MissingRow
@@ -292,12 +293,13 @@ func (w *Worker) delay(row zabor.Row, err error) time.Duration {
 	return next
 }
 
-func (w *Worker) park(ctx context.Context, q Queue, m *Message, key zabor.Key, why string) {
+func (w *Worker) park(ctx context.Context, q Queue, m *Message, key zabor.Key, row zabor.Row, code, why string) {
 	err := w.answer(ctx, q, m, "park", func(ctx context.Context) error { return q.Park(ctx, m, why) })
 	if err != nil {
 		return
 	}
 	w.Log.Error("parked in the failure transport", "queue", q.Name(), "message", m.ID, "class", m.Class, "key", key, "reason", why)
+	w.alertParked(q, m, key, row, code, why)
 	if key.Order == "" {
 		return
 	}

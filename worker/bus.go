@@ -1,0 +1,101 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"zabor"
+	"zabor/step"
+)
+
+// Bus says what becomes of messages that have no step. A pattern is a class's
+// name, the beginning of one before a star at its end, or a star alone.
+type Bus struct {
+	// Forward moves a message unchanged to the queue named here: of those
+	// patterns that match, the longest counts.
+	Forward map[string]string
+	// Refuse parks a message, with an alert. It counts before Forward's star.
+	Refuse []string
+}
+
+// matches reports whether class is the one that pattern names, or begins as it
+// does before its star.
+func matches(pattern, class string) bool {
+	if before, ok := strings.CutSuffix(pattern, "*"); ok {
+		return strings.HasPrefix(class, before)
+	}
+	return class == pattern
+}
+
+// target is the queue to which messages of class are forwarded.
+func (b Bus) target(class string) (queue string, found bool) {
+	best := ""
+	for pattern := range b.Forward {
+		if matches(pattern, class) && len(pattern) > len(best) {
+			best = pattern
+		}
+	}
+	if best == "*" && b.refuses(class) {
+		return "", false
+	}
+	return b.Forward[best], best != ""
+}
+
+func (b Bus) refuses(class string) bool {
+	return slices.ContainsFunc(b.Refuse, func(pattern string) bool { return matches(pattern, class) })
+}
+
+// withoutStep answers a message that has no step. A job that zabor could not run
+// itself, such as one of a chain, is forwarded all the same; one that is no
+// message of its queue never.
+func (w *Worker) withoutStep(ctx context.Context, q Queue, m *Message) {
+	queue, known := w.Bus.target(m.Class)
+	park := func(code, why string) { w.park(ctx, q, m, zabor.Key{}, zabor.Row{}, code, why) }
+	switch {
+	case errors.Is(m.Err, ErrUnreadable):
+		w.keepBytes(ctx, q, m, m.Err.Error())
+	case m.Class != "" && known:
+		w.forward(ctx, q, m, queue)
+	case m.Class != "" && w.Bus.refuses(m.Class):
+		park("refused", "messages of this class must not be on a bus (bus.refuse); nothing was called")
+	case m.Err != nil:
+		park("parked", m.Err.Error())
+	default:
+		park("parked", fmt.Sprintf("no step is configured for %s; nothing was called", m.Class))
+	}
+}
+
+// stepOf is the step of m; nil: it has none.
+func (w *Worker) stepOf(m *Message) *step.Step {
+	i := slices.IndexFunc(w.Steps, func(s *step.Step) bool { return s.Matches(m.Class) })
+	if i < 0 {
+		return nil
+	}
+	return w.Steps[i]
+}
+
+func (w *Worker) forward(ctx context.Context, q Queue, m *Message, queue string) {
+	err := w.answer(ctx, q, m, "forward", func(ctx context.Context) error { return q.Forward(ctx, m, queue) })
+	if err == nil {
+		w.Log.Info("forwarded", "queue", q.Name(), "message", m.ID, "class", m.Class, "to", queue)
+	}
+}
+
+// alertParked tells that m waits for a person.
+func (w *Worker) alertParked(q Queue, m *Message, key zabor.Key, row zabor.Row, code, why string) {
+	if w.Fence.Alert == nil {
+		return
+	}
+	next := "zabor failed list"
+	if row.State != "" {
+		next = fmt.Sprintf("zabor fence show %s %s", key.Order, key.Step)
+	}
+	w.Fence.Alert(zabor.Alert{
+		Severity: zabor.Warning, Code: code, Key: key, State: row.State, Amount: row.Amount, Provider: row.Provider,
+		Text: fmt.Sprintf("message %s of %s on queue %s is in the failure transport: %s", m.ID, m.Class, q.Name(), why),
+		Next: next,
+	})
+}
