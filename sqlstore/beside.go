@@ -3,9 +3,7 @@ package sqlstore
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
 	"database/sql"
-	"encoding/binary"
 	"fmt"
 
 	"zabor"
@@ -50,39 +48,6 @@ func (s *Store) Notes(ctx context.Context, k zabor.Key) ([]zabor.Note, error) {
 		return nil, fmt.Errorf("read notes on %s: %w", k, err)
 	}
 	return notes, nil
-}
-
-// Unreadable is a message that cannot be decoded, so that it has no key and no
-// failure transport would know what to do with it.
-type Unreadable struct {
-	Queue  string // name in the configuration, at most 255 bytes
-	Bytes  []byte // as they were on the queue, up to 512 MiB where the server takes them
-	Reason string // cut at 1000 bytes
-}
-
-// SaveUnreadable commits u. The same bytes of the same queue are one entry while
-// it is there, with the reason that was saved first.
-func (s *Store) SaveUnreadable(ctx context.Context, u Unreadable) error {
-	if len(u.Queue) > 255 {
-		return fmt.Errorf("save an unreadable message: queue name too long: %d bytes, at most 255", len(u.Queue))
-	}
-	query := s.dialect.sql("INSERT INTO zabor_unreadable (id, queue, bytes, reason, at) VALUES (?, ?, ?, ?, {now})")
-	err := s.write(ctx, query, u.id(), []byte(u.Queue), notNil(u.Bytes), clean(u.Reason, maxReason))
-	if err != nil {
-		return fmt.Errorf("save an unreadable message of queue %s: %w", u.Queue, err)
-	}
-	return nil
-}
-
-// id is the same for the same bytes of the same queue.
-func (u Unreadable) id() []byte {
-	h := sha256.New()
-	var n [8]byte
-	binary.BigEndian.PutUint64(n[:], uint64(len(u.Queue)))
-	h.Write(n[:])
-	h.Write([]byte(u.Queue))
-	h.Write(u.Bytes)
-	return h.Sum(nil)
 }
 
 // Names in the meta table that this package uses itself.
