@@ -201,9 +201,9 @@ func TestVolatile(t *testing.T) {
 func TestVolatileRefuses(t *testing.T) {
 	for name, says := range map[string]string{
 		"nonse":      `no body and no query has the field "nonse"`,
-		".cents":     ".cents: the key and the money are made of it",
-		".orderId":   ".orderId: the key and the money are made of it",
-		".orderId.x": ".orderId.x: the key and the money are made of it",
+		".cents":     ".cents: the key or the money is made of it",
+		".orderId":   ".orderId: the key or the money is made of it",
+		".orderId.x": ".orderId.x: the key or the money is made of it",
 		".":          "it is empty",
 		".a b":       "is not the path of a property",
 	} {
@@ -338,7 +338,7 @@ func TestPrepare(t *testing.T) {
 		says    string
 	}{
 		"nothing to confirm":      {nil, "/x/{{prepared}}", "prepare: it is missing"},
-		"nothing is confirmed":    {&provider.RequestSpec{Path: "/new"}, "/x", "prepare: the request after it must confirm its id"},
+		"nothing is confirmed":    {&provider.RequestSpec{Path: "/new"}, "/x", "prepare: the request after it does not confirm the id"},
 		"confirmed before it is":  {&provider.RequestSpec{Path: "/new/{{prepared}}"}, "/x/{{prepared}}", "prepare: {{prepared}} is the id that this request gets"},
 		"a template that is none": {&provider.RequestSpec{Path: "/new/{{"}, "/x/{{prepared}}", "prepare: path"},
 	} {

@@ -219,7 +219,7 @@ func (s *sqlScanner) word(rest string) error {
 // checkName refuses the fence's own tables where only the application's belong.
 func (s *sqlScanner) checkName(name string) error {
 	if s.rules.foreign && strings.HasPrefix(strings.ToLower(name), "zabor_") {
-		return fmt.Errorf("%s is the fence's own: a statement here is about the application's tables", strings.ToLower(name))
+		return fmt.Errorf("%s is the fence's own; a hook writes the application's tables", strings.ToLower(name))
 	}
 	return nil
 }

@@ -166,13 +166,13 @@ var keyNames = [...]string{"order", "scope", "step"}
 func checkPrepare(spec Spec) error {
 	switch confirms := namesPrepared(texts(spec.Request)...); {
 	case spec.Prepare == nil && confirms:
-		return errors.New("it is missing: {{prepared}} in the request is the id that it gets")
+		return errors.New("it is missing: {{prepared}} in the request is the id that it gets; write prepare: with the request that gets it")
 	case spec.Prepare == nil:
 		return nil
 	case namesPrepared(texts(*spec.Prepare)...):
-		return errors.New("{{prepared}} is the id that this request gets: only the request after it has it")
+		return errors.New("{{prepared}} is the id that this request gets; write it into request: only")
 	case !confirms:
-		return errors.New("the request after it must confirm its id: write {{prepared}} there")
+		return errors.New("the request after it does not confirm the id that it gets; write {{prepared}} there")
 	}
 	return nil
 }

@@ -65,7 +65,7 @@ func (s *Step) compileVolatile() error {
 			return err
 		}
 		if slices.ContainsFunc(identity, func(other string) bool { return overlap(path, other) }) {
-			return fmt.Errorf("%s: the key and the money are made of it, and always count", name)
+			return fmt.Errorf("%s: the key or the money is made of it, and always counts; take it out", name)
 		}
 		s.exempt = append(s.exempt, path)
 	}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/term"
 
 	"zabor"
+	"zabor/internal/config"
 	"zabor/sqlstore"
 )
 
@@ -61,7 +62,7 @@ func (p *program) decide(c decision, d zabor.Decision) error {
 		return err
 	}
 	defer store.Close()
-	fence, err := p.decisionFence(store)
+	fence, err := p.decisionFence(file, store)
 	if err != nil {
 		return err
 	}
@@ -94,7 +95,7 @@ func (p *program) decide(c decision, d zabor.Decision) error {
 }
 
 // decisionFence is a fence that decides: it calls nobody.
-func (p *program) decisionFence(store *sqlstore.Store) (*zabor.Fence, error) {
+func (p *program) decisionFence(file *config.Config, store *sqlstore.Store) (*zabor.Fence, error) {
 	if err := store.Check(p.ctx); err != nil {
 		return nil, storeFailure(err)
 	}
@@ -102,7 +103,7 @@ func (p *program) decisionFence(store *sqlstore.Store) (*zabor.Fence, error) {
 	if err != nil {
 		return nil, storeFailure(err)
 	}
-	return &zabor.Fence{Store: store, Secret: secret, Alert: p.alert}, nil
+	return &zabor.Fence{Store: store, Secret: secret, Alert: p.alert, Hook: file.Hook}, nil
 }
 
 // announce says what a decision will do to row.
@@ -181,7 +182,7 @@ func (c *fenceDecide) Run(p *program) error {
 		return err
 	}
 	defer store.Close()
-	fence, err := p.decisionFence(store)
+	fence, err := p.decisionFence(file, store)
 	if err != nil {
 		return err
 	}

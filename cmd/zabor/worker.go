@@ -19,9 +19,10 @@ import (
 )
 
 type workerCommand struct {
-	Queue  []string `placeholder:"NAME" help:"Only these queues of the configuration."`
-	Drain  bool     `help:"End when the queues hold nothing and no row is captured or in doubt; list what is held or parked, and exit 1 if there is any."`
-	StopAt string   `hidden:"" help:"For tests: stop the process (SIGSTOP) at MOMENT or MOMENT:ORDER, once."`
+	Queue          []string `placeholder:"NAME" help:"Only these queues of the configuration."`
+	AcceptEviction bool     `help:"Start although Redis may drop messages when memory is short (maxmemory-policy allkeys-…)."`
+	Drain          bool     `help:"End when the queues hold nothing and no row is captured or in doubt; list what is held or parked, and exit 1 if there is any."`
+	StopAt         string   `hidden:"" help:"For tests: stop the process (SIGSTOP) at MOMENT or MOMENT:ORDER, once."`
 }
 
 func (c *workerCommand) Run(p *program) error {
@@ -36,6 +37,11 @@ func (c *workerCommand) Run(p *program) error {
 	if unbuilt := file.Unbuilt(); len(unbuilt) > 0 {
 		return usage(config.Errors(unbuilt), "nothing was started")
 	}
+	endAlerts, err := p.alerts(file)
+	if err != nil {
+		return err
+	}
+	defer endAlerts()
 	w, resolver, closeAll, err := p.newWorker(p.ctx, file, store)
 	if err != nil {
 		return err
@@ -44,6 +50,9 @@ func (c *workerCommand) Run(p *program) error {
 	if c.StopAt != "" {
 		stop := stopAt(c.StopAt)
 		w.Fence.At, w.At = stop, stop
+	}
+	if err := p.startUp(p.ctx, file, c.AcceptEviction); err != nil {
+		return err
 	}
 	for _, q := range w.Queues {
 		depth, err := q.Depth(p.ctx)
@@ -127,7 +136,7 @@ func (p *program) newWorker(ctx context.Context, file *config.Config, store *sql
 	for _, s := range steps {
 		s.DB = store.DB()
 	}
-	fence := &zabor.Fence{Store: store, Secret: secret, Alert: p.alert}
+	fence := &zabor.Fence{Store: store, Secret: secret, Alert: p.alert, Hook: file.Hook}
 	if file.Journal != "" {
 		if fence.Journal, err = zabor.OpenJournal(file.Journal); err != nil {
 			closeAll()
@@ -139,6 +148,7 @@ func (p *program) newWorker(ctx context.Context, file *config.Config, store *sql
 		Queues:    queues,
 		Lanes:     file.Lanes,
 		Steps:     steps,
+		Bus:       busOf(file),
 		Call:      call(providers),
 		ParkedFor: store.ParkedFor,
 		NewKeys:   changed,
@@ -172,14 +182,14 @@ func (p *program) replay(ctx context.Context, fence *zabor.Fence) {
 	}
 }
 
-// secondsToStop is how long a stop can take: the longest call, its saving, and
-// the answer to the queue.
+// secondsToStop is how long a stop can take: the longest call, its saving,
+// the answer to the queue, and the delivery of alerts.
 func secondsToStop(file *config.Config) int {
 	longest := time.Duration(0)
-	for _, one := range file.Providers {
-		longest = max(longest, one.Timeout)
+	for _, s := range file.Compiled() {
+		longest = max(longest, s.Timeout())
 	}
-	return int((longest + zabor.SaveTimeout + worker.AnswerTimeout) / time.Second)
+	return int((longest + zabor.SaveTimeout + worker.AnswerTimeout + alertsTime) / time.Second)
 }
 
 // drained waits until the queues hold nothing and no row of this installation

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -153,10 +154,67 @@ func (v *validator) buildSteps() {
 		v.validateIdentity(at, s)
 		v.validatePart(at, name, s)
 		v.validateProvider(at, s)
+		v.validateHooks(at, s)
 		if compiled := v.compileStep(at, name, s); compiled != nil {
 			v.steps = append(v.steps, compiled)
 		}
 	}
+	v.validateShared()
+}
+
+// Hook is the statement that runs with the write by which row enters its state,
+// of the step that row's key names; see [zabor.Fence] and [step.Step.Hook].
+func (c *Config) Hook(row zabor.Row) (*zabor.Hook, error) {
+	name, _, _ := strings.Cut(row.Step, ":") // without its part
+	for _, s := range c.steps {
+		if s.Name() == name {
+			return s.Hook(row)
+		}
+	}
+	return nil, step.NoHook(row)
+}
+
+// hooks are the hooks of s, by their keys.
+func (s *Step) hooks() map[string]*Hook {
+	all := map[string]*Hook{"captured": s.Captured, "pending": s.Pending, "settled": s.Settled, "declined": s.Declined, "held": s.Held}
+	maps.DeleteFunc(all, func(_ string, h *Hook) bool { return h == nil })
+	return all
+}
+
+// validateHooks demands that hooks can run in the fence's own transactions.
+func (v *validator) validateHooks(at path, s *Step) {
+	if v.Database == "" || v.Database == v.Fence {
+		return
+	}
+	for key := range s.hooks() {
+		v.wrong(at.child(key), "a hook runs in the transaction of the fence's row, and the application's database is another one here", "put the fence's tables into the application's database, or take the hook out")
+	}
+}
+
+// validateShared demands that steps of one name, which share their rows, share
+// their hooks too: a row knows its step's name and no more.
+func (v *validator) validateShared() {
+	first := map[string]string{}
+	for _, key := range slices.Sorted(maps.Keys(v.Steps)) {
+		name := cmp.Or(v.Steps[key].Step, key)
+		other, shared := first[name]
+		if !shared {
+			first[name] = key
+			continue
+		}
+		has, want := v.Steps[key].hooks(), v.Steps[other].hooks()
+		for _, hook := range slices.Sorted(maps.Keys(both(has, want))) {
+			if a, b := has[hook], want[hook]; a == nil || b == nil || *a != *b {
+				v.wrong(path{"steps", key, hook}, fmt.Sprintf("steps %s and %s are both the step %s of the key, and this hook is not the same in both", other, key, name), "write the same hook into both, or into neither")
+			}
+		}
+	}
+}
+
+func both(a, b map[string]*Hook) map[string]*Hook {
+	all := maps.Clone(a)
+	maps.Copy(all, b)
+	return all
 }
 
 // validateIdentity checks what of a step's key only the whole file tells.
@@ -226,7 +284,7 @@ func (v *validator) validateProvider(at path, s *Step) {
 // compileStep makes the step of s; nil: there are findings.
 func (v *validator) compileStep(at path, name string, s *Step) *step.Step {
 	spec := step.Spec{
-		Name:         name,
+		Name:         cmp.Or(s.Step, name),
 		Installation: v.Scope,
 		Scope:        string(s.Scope),
 		Order:        string(s.Order),
@@ -236,12 +294,12 @@ func (v *validator) compileStep(at path, name string, s *Step) *step.Step {
 		Provider:     string(s.Provider),
 		Providers:    map[string]step.Provider{},
 		Request:      s.Request.spec(),
+		Volatile:     s.Volatile,
+		Enums:        map[string]map[string]string{},
+		Hooks:        map[zabor.State]step.Hook{},
 		Attempts:     v.Attempts,
 		HoldAfter:    v.HoldAfter,
 		PendingFor:   v.PendingFor,
-	}
-	if s.Step != "" {
-		spec.Name = s.Step
 	}
 	for _, class := range s.Message {
 		spec.Classes = append(spec.Classes, string(class))
@@ -261,9 +319,14 @@ func (v *validator) compileStep(at path, name string, s *Step) *step.Step {
 	requests := 1
 	if s.Prepare != nil {
 		requests = 2
-		if _, err := provider.NewTemplate(s.Prepare.spec()); err != nil {
-			v.wrongField(at.child("prepare"), err)
-		}
+		prepare := s.Prepare.spec()
+		spec.Prepare = &prepare
+	}
+	for key, hook := range s.hooks() {
+		spec.Hooks[zabor.State(key)] = step.Hook{SQL: string(hook.SQL), Rows: hook.Rows}
+	}
+	for class, cases := range v.Enums {
+		spec.Enums[string(class)] = cases
 	}
 	for _, name := range v.providersOf(s) {
 		p := v.Providers[name]

@@ -144,6 +144,7 @@ type Step struct {
 	Provider Template          `yaml:"provider" need:"true" doc:"Name of the provider; may be a template."`
 	Prepare  *Request          `yaml:"prepare" doc:"A harmless request before, whose id the request confirms."`
 	Request  *Request          `yaml:"request" need:"true" doc:"The request that moves the money."`
+	Volatile []string          `yaml:"volatile" doc:"What may differ in two requests that are the same: top-level fields of a body or query, and properties of the message, as .requestedAt."`
 
 	Captured *Hook  `yaml:"captured" doc:"SQL in the transaction of the capture."`
 	Pending  *Hook  `yaml:"pending" doc:"SQL in the transaction of a reference without a verdict."`

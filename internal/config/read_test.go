@@ -3,11 +3,13 @@ package config
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"zabor"
+	"zabor/provider"
 	"zabor/step"
 )
 
@@ -73,8 +75,9 @@ func TestBase(t *testing.T) {
 // What the file says arrives in the effect of a message.
 func TestAStepIsMadeAsTheFileSays(t *testing.T) {
 	file := strings.NewReplacer(
-		"queues:", "scope: shop\nattempts: 5\nhold_after: 1h\npending_for: 2d\nqueues:",
-		"    order: order.id", "    step: pay\n    part: number\n    scope: tenant\n    defaults: {tenant: eu, cents: 1_9, ratio: 1.50}\n    prepare: {path: /new}\n    order: order.id",
+		"queues:", "enums: {Note: {Gift: present}}\nscope: shop\nattempts: 5\nhold_after: 1h\npending_for: 2d\nqueues:",
+		"    order: order.id", "    step: pay\n    part: number\n    scope: tenant\n    defaults: {tenant: eu, cents: 1_9, ratio: 1.50}\n    prepare: {path: /new, form: {at: '{{.at}}', note: '{{.note}}'}}\n    volatile: [at]\n    settled: 'UPDATE orders SET note = :note WHERE id = :order'\n    order: order.id",
+		"{path: /payments,", "{path: '/payments/{{prepared}}',",
 		"    reference: /id", "    account: main\n    lookup: {path: '/payments/{{provider_key}}', absent_after: 2m}\n    reference: /id",
 	).Replace(base)
 	if _, err := Parse("z", []byte(file), environment(baseEnv)); err == nil || !strings.Contains(err.Error(), "the number 1_9 cannot stand here") {
@@ -84,7 +87,7 @@ func TestAStepIsMadeAsTheFileSays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := c.Compiled()[0].Effect(t.Context(), step.Message{Data: map[string]any{"order": map[string]any{"id": int64(7)}, "number": "2"}})
+	e, err := c.Compiled()[0].Effect(t.Context(), step.Message{Data: map[string]any{"order": map[string]any{"id": int64(7)}, "number": "2", "at": "noon", "note": step.Enum{Class: "Note", Case: "Gift"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,8 +103,59 @@ func TestAStepIsMadeAsTheFileSays(t *testing.T) {
 	if e.Timeout != 20*time.Second || e.AbsentAfter != 2*time.Minute || e.HoldAfter != time.Hour || e.PendingFor != 48*time.Hour {
 		t.Errorf("timeout %s of two requests, absent_after %s, hold_after %s, pending_for %s", e.Timeout, e.AbsentAfter, e.HoldAfter, e.PendingFor)
 	}
+	first, err := e.Prepare(zabor.ProviderKeys{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err := provider.Thaw(first); err != nil || r.Path != "/new" || string(r.Body) != "at=noon&note=present" {
+		t.Errorf("prepare %+v, %v", r, err)
+	}
+	if strings.Contains(e.Fields, "body.at") || strings.Contains(e.Fields, "message.at") || !strings.Contains(e.Fields, "prepare.body.note") {
+		t.Errorf("fields %s", e.Fields)
+	}
+	if got, want := c.Compiled()[0].Timeout(), 20*time.Second; got != want {
+		t.Errorf("time-out %s, want %s", got, want)
+	}
+	row := zabor.Row{Key: e.Key, State: zabor.Settled, HookData: e.HookData} // with its part in the step
+	hook, err := c.Hook(row)
+	if err != nil || hook.SQL != "UPDATE orders SET note = ? WHERE id = ?" || hook.Rows != 1 || !slices.Equal(hook.Args, []any{"present", "7"}) {
+		t.Errorf("hook %+v, %v", hook, err)
+	}
+	for _, other := range []zabor.Row{{Key: e.Key, State: zabor.Declined}, {Key: zabor.Key{Step: "other"}, State: zabor.Settled}} {
+		if hook, err := c.Hook(other); hook != nil || err != nil {
+			t.Errorf("%s as %s has the hook %+v, %v", other.Key, other.State, hook, err)
+		}
+	}
+	if _, err := c.Hook(zabor.Row{Key: zabor.Key{Step: "gone"}, State: zabor.Settled, HookDue: "settled"}); err == nil {
+		t.Error("a due hook of a step that is gone is forgotten")
+	}
 	if got, want := c.Steps["charge"].Defaults["ratio"].Value, any(json.Number("1.50")); got != want {
 		t.Errorf("ratio %#v, want %#v", got, want)
+	}
+}
+
+// Two shapes of message may share one step, where they have the same hooks, and
+// database: may name the fence's own.
+func TestStepsOfOneName(t *testing.T) {
+	file := strings.TrimSuffix(base, "\n") + `
+    settled: DELETE FROM a
+  again:
+    message: Again
+    step: charge
+    order: id
+    provider: acquirer
+    request: {path: /x}
+    settled: {sql: DELETE FROM a}
+database: sqlite:///var/lib/zabor/fence.db
+`
+	c, err := Parse("z", []byte(file), environment(baseEnv))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range c.Compiled() {
+		if s.Name() != "charge" {
+			t.Errorf("step %s, want charge", s.Name())
+		}
 	}
 }
 
@@ -119,7 +173,7 @@ zabor.yaml:5:14: queues.payments.laravel: a Laravel queue needs the address of i
 		{"unknown key within a flow", "{retry_after: 90s}", "{retry_aftr: 90s}", `zabor.yaml:5:15: queues.payments.laravel.retry_aftr: unknown key: did you mean retry_after?`},
 		{"swapped letters", "timeout: 10s", "tiemout: 10s", `zabor.yaml:11:5: providers.acquirer.tiemout: unknown key: did you mean timeout?`},
 		{"a key like none", "timeout: 10s", "zzz: 10s", `zabor.yaml:11:5: providers.acquirer.zzz: unknown key: the keys here are profile, account, secret, base_url, headers, timeout, key, reference, settled, pending, declined, amount, currency, lookup`},
-		{"a key of elsewhere", "order: order.id", "order: order.id\n    lanes: 3", `zabor.yaml:18:5: steps.charge.lanes: unknown key: the keys here are step, message, order, scope, part, defaults, load, amount, currency, provider, prepare, request, captured, pending, settled, declined, held, then`},
+		{"a key of elsewhere", "order: order.id", "order: order.id\n    lanes: 3", `zabor.yaml:18:5: steps.charge.lanes: unknown key: the keys here are step, message, order, scope, part, defaults, load, amount, currency, provider, prepare, request, volatile, captured, pending, settled, declined, held, then`},
 		{"a key twice", "timeout: 10s", "timeout: 10s\n    timeout: 20s", `zabor.yaml:12:5: providers.acquirer.timeout: stands here twice: take one of them out`},
 		{"a missing key", "fence: sqlite:///var/lib/zabor/fence.db\n", "", `zabor.yaml:1:1: fence: is missing: write it: Database of the fence: mysql://, mariadb://, postgres://, postgresql://, pgsql:// or sqlite://`},
 		{"a missing key within", "    order: order.id\n", "", `zabor.yaml:16:5: steps.charge.order: is missing: write it: Property that holds the order's id`},
@@ -189,7 +243,7 @@ zabor.yaml:5:14: queues.payments.laravel: a Laravel queue needs the address of i
 		{"a short reserve in a DSN", "    laravel: {retry_after: 90s}", "    symfony: {dsn: 'redis://localhost/messages?redeliver_timeout=12'}", `zabor.yaml:5:20: queues.payments.symfony.dsn: queue payments keeps a message for 12s, and step charge at provider acquirer may take 12.1s: 1 × timeout 10s makes a lease of 11s, with a margin of 1.1s: write more than 12.1s, here and for the framework, or a shorter timeout in providers.acquirer`},
 		{"a reserve of the default", "timeout: 10s", "timeout: 80s", `zabor.yaml:5:28: queues.payments.laravel.retry_after: queue payments keeps a message for 1m30s, and step charge at provider acquirer may take 1m36.8s: 1 × timeout 1m20s makes a lease of 1m28s, with a margin of 8.8s: write more than 1m36.8s, here and for the framework, or a shorter timeout in providers.acquirer`},
 
-		{"a reserve for two requests", base, strings.Replace(strings.Replace(base, "timeout: 10s", "timeout: 40s", 1), steps, steps+"    prepare: {path: /payments/new}\n", 1), `zabor.yaml:5:28: queues.payments.laravel.retry_after: queue payments keeps a message for 1m30s, and step charge at provider acquirer may take 1m36.8s: 2 × timeout 40s makes a lease of 1m28s, with a margin of 8.8s: write more than 1m36.8s, here and for the framework, or a shorter timeout in providers.acquirer`},
+		{"a reserve for two requests", base, strings.Replace(strings.Replace(base, "timeout: 10s", "timeout: 40s", 1), steps, "    request: {path: '/payments/{{prepared}}'}\n    prepare: {path: /payments/new}\n", 1), `zabor.yaml:5:28: queues.payments.laravel.retry_after: queue payments keeps a message for 1m30s, and step charge at provider acquirer may take 1m36.8s: 2 × timeout 40s makes a lease of 1m28s, with a margin of 8.8s: write more than 1m36.8s, here and for the framework, or a shorter timeout in providers.acquirer`},
 
 		// Providers.
 		{"an unknown profile", "profile: custom", "profile: stripee", `zabor.yaml:8:14: providers.acquirer.profile: "stripee" is not a known profile: did you mean stripe?`},
@@ -216,6 +270,19 @@ zabor.yaml:5:14: queues.payments.laravel: a Laravel queue needs the address of i
 		{"no backoff", "queues:", "backoff: []\nqueues:", `zabor.yaml:3:10: backoff: the list is empty: write at least one wait, such as [10s, 1m, 5m]`},
 		{"a bad wait", "queues:", "backoff: [10s, 5]\nqueues:", `zabor.yaml:3:16: backoff[1]: the number 5 is not a duration: write a number with its unit: 90s, 5m, 1h or 90d`},
 		{"a bad prepare", steps, steps + "    prepare: {path: nowhere}\n", `zabor.yaml:22:21: steps.charge.prepare.path: "nowhere": it begins with a slash`},
+
+		{"a prepare that nothing confirms", steps, steps + "    prepare: {path: /new}\n", `zabor.yaml:22:14: steps.charge.prepare: the request after it does not confirm the id that it gets: write {{prepared}} there`},
+		{"nothing to confirm", "path: /payments,", "path: '/payments/{{prepared}}',", `zabor.yaml:16:5: steps.charge: prepare: it is missing: {{prepared}} in the request is the id that it gets: write prepare: with the request that gets it`},
+		{"a hook that reads", steps, steps + "    settled: SELECT 1\n", `zabor.yaml:22:14: steps.charge.settled: it begins with SELECT: one INSERT, UPDATE or DELETE is wanted`},
+		{"two statements in a hook", steps, steps + "    held: {sql: 'DELETE FROM a; COMMIT', rows: -1}\n", `zabor.yaml:22:11: steps.charge.held: something stands behind the semicolon: one INSERT, UPDATE or DELETE is wanted`},
+		{"a hook on the fence", steps, steps + "    captured: DELETE FROM zabor_fences\n", `zabor.yaml:22:15: steps.charge.captured: zabor_fences is the fence's own: a hook writes the application's tables`},
+		{"a hook in another database", base, strings.Replace(base, steps, steps+"    pending: DELETE FROM a\n", 1) + "database: mysql://localhost/shop\n", `zabor.yaml:22:14: steps.charge.pending: a hook runs in the transaction of the fence's row, and the application's database is another one here: put the fence's tables into the application's database, or take the hook out`},
+		{"a volatile field that is none", steps, steps + "    volatile: [amuont]\n", `zabor.yaml:22:15: steps.charge.volatile: no body and no query has the field "amuont" at its top: a property of the message is written with a point before it, such as .requestedAt`},
+		{"volatile money", steps, steps + "    volatile: [.cents]\n", `zabor.yaml:22:15: steps.charge.volatile: .cents: the key or the money is made of it, and always counts: take it out`},
+		{"one step with two hooks", steps, steps + "    settled: DELETE FROM a\n  again:\n    message: Again\n    step: charge\n    order: id\n    provider: acquirer\n    request: {path: /x}\n    settled: {sql: DELETE FROM a, rows: 2}\n",
+			`zabor.yaml:22:14: steps.charge.settled: steps again and charge are both the step charge of the key, and this hook is not the same in both: write the same hook into both, or into neither`},
+		{"one step with a hook and without", steps, steps + "    held: DELETE FROM a\n  too:\n    message: Too\n    step: charge\n    order: id\n    provider: acquirer\n    request: {path: /x}\n",
+			`zabor.yaml:24:5: steps.too.held: steps charge and too are both the step charge of the key, and this hook is not the same in both: write the same hook into both, or into neither`},
 
 		// The rest.
 		{"a step that is refused", "steps:\n", "bus: {refuse: ['App\\Jobs\\*']}\nsteps:\n", `zabor.yaml:14:16: bus.refuse[0]: App\Jobs\Charge is a message of step charge: take one of them out`},
