@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"iter"
 	"regexp"
 	"strings"
 	"time"
@@ -18,6 +19,10 @@ type Failed interface {
 	// Put adds a message. After a nil error it is safe there; after an error
 	// it may be there.
 	Put(ctx context.Context, m Parked) error
+	List(ctx context.Context) iter.Seq2[Kept, error]
+	Get(ctx context.Context, id string) (Kept, error)
+	Take(ctx context.Context, id string, push func(Parked) error) error
+	Remove(ctx context.Context, id string) error
 }
 
 // Parked is a message in the form in which Symfony's serializers make it.
@@ -29,10 +34,11 @@ type Parked struct {
 // Table is the table of Symfony's Doctrine transport, the failure transport that
 // messenger:failed:show can list in every release.
 type Table struct {
-	db     *sql.DB
-	insert string
-	queue  string
-	zone   *time.Location
+	db    *sql.DB
+	queue string
+	zone  *time.Location
+
+	insert, list, get, lock, remove string // statements
 }
 
 var tableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)?$`)
@@ -54,6 +60,20 @@ func NewTable(db *sql.DB, dialect, table, queue string, zone *time.Location) (*T
 	default:
 		return nil, fmt.Errorf("failure transport: unknown dialect %.40q", dialect)
 	}
+	mark, text := func(int) string { return "?" }, "text"
+	switch dialect {
+	case "mysql":
+		text = "char" // as MySQL names it in a CAST
+	case "postgres":
+		mark = func(n int) string { return fmt.Sprint("$", n) }
+	}
+	selected := "SELECT id, body, headers, CAST(created_at AS " + text + ") FROM " + table +
+		" WHERE queue_name = " + mark(1) + " AND (delivered_at IS NULL OR delivered_at < " + mark(2) + ")"
+	one := " WHERE queue_name = " + mark(1) + " AND id = " + mark(2)
+	t.list = selected + " AND id < " + mark(3) + " ORDER BY id DESC LIMIT " + mark(4)
+	t.get = selected + " AND id = " + mark(3)
+	t.lock = "UPDATE " + table + " SET queue_name = queue_name" + one
+	t.remove = "DELETE FROM " + table + one
 	t.insert = "INSERT INTO " + table + " (body, headers, queue_name, created_at, available_at) VALUES " + values
 	return t, nil
 }

@@ -153,6 +153,17 @@ func TestPHPReadsTheFailureTransport(t *testing.T) {
 					t.Errorf("failed:show does not show %q:\n%s", want, shown)
 				}
 			}
+			listed := failedIDs(t, tr.Source)
+			if len(listed) != 2 {
+				t.Fatalf("Failed lists %v, want 2", listed)
+			}
+			for _, id := range listed {
+				m, err := tr.FailedMessage(t.Context(), id)
+				ok(t, err)
+				if m.ID != id || m.Reason != "held: «нет» \uFFFD, 19.99" || m.Message.Err != nil || time.Since(m.At).Abs() > time.Minute {
+					t.Errorf("failed message %+v, %+v", m.Kept, m.Message)
+				}
+			}
 			took := tell(t, runPHP(t, "failed.php", "take", dbal, "failed"))
 			if len(took) != 2 || took[0].OrderID != "1" || !took[1].Same {
 				t.Fatalf("PHP took %+v, want order 1 and a pair whose references hold", took)
@@ -164,6 +175,15 @@ func TestPHPReadsTheFailureTransport(t *testing.T) {
 			}
 			if count(t, db) != 0 {
 				t.Errorf("%d rows left, want 0", count(t, db))
+			}
+			// What zabor retries, PHP reads as what it sent.
+			runPHP(t, "send.php", address, "0", "pair")
+			ok(t, tr.Park(t.Context(), tr.next(t), "again"))
+			listed = failedIDs(t, tr.Source)
+			ok(t, tr.Retry(t.Context(), listed[0]))
+			took = tell(t, runPHP(t, "consume.php", address, "1"))
+			if len(took) != 1 || !took[0].Same || count(t, db) != 0 {
+				t.Errorf("PHP took %+v, %d rows left", took, count(t, db))
 			}
 		})
 	}

@@ -1,0 +1,390 @@
+package messenger
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/redis/go-redis/v9"
+
+	"zabor/internal/php"
+	"zabor/worker"
+)
+
+// Kept is a message that a failure transport holds.
+type Kept struct {
+	ID string // of the row or of the stream entry
+	At time.Time
+	Parked
+}
+
+// ErrNotKept: the failure transport has no such message of this transport.
+var ErrNotKept = errors.New("no such failed message")
+
+// handling is how long a row that a PHP worker has taken is left to it: the
+// redeliver_timeout that Symfony's Doctrine transport has by default.
+const handling = time.Hour
+
+// List gives the table's messages, the newest first; not those that a PHP worker
+// handles or has handled. It ends with the first error.
+func (t *Table) List(ctx context.Context) iter.Seq2[Kept, error] {
+	const page = 100 // a page at a time: no statement is open while the caller works
+	return func(yield func(Kept, error) bool) {
+		for before := int64(math.MaxInt64); ; {
+			kept, err := t.rows(ctx, t.db, t.list, t.queue, t.taken(), before, page)
+			if err != nil {
+				yield(Kept{}, err)
+				return
+			}
+			for _, k := range kept {
+				before, _ = strconv.ParseInt(k.ID, 10, 64)
+				if !yield(k, nil) {
+					return
+				}
+			}
+			if len(kept) < page {
+				return
+			}
+		}
+	}
+}
+
+// Get is the message of that id, or ErrNotKept.
+func (t *Table) Get(ctx context.Context, id string) (Kept, error) { return t.one(ctx, t.db, id) }
+
+// Take deletes the message of that id after push has put it elsewhere. It stays
+// when anything fails, and is locked meanwhile, so that of two that take it at the
+// same time one finds it gone.
+func (t *Table) Take(ctx context.Context, id string, push func(Parked) error) error {
+	n, err := strconv.ParseInt(id, 10, 64)
+	if err != nil {
+		return ErrNotKept
+	}
+	tx, err := t.db.BeginTx(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("failure transport's table: %w", err)
+	}
+	defer tx.Rollback()
+	// An update that changes nothing locks in every database, and first, so that
+	// SQLite need not raise a read lock.
+	if _, err := tx.ExecContext(ctx, t.lock, t.queue, n); err != nil {
+		return fmt.Errorf("lock a row of the failure transport's table: %w", err)
+	}
+	kept, err := t.one(ctx, tx, id)
+	if err != nil {
+		return err
+	}
+	if err := push(kept.Parked); err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, t.remove, t.queue, n)
+	if err == nil {
+		err = tx.Commit()
+	}
+	if err != nil {
+		return fmt.Errorf("it is on its stream again, and its row may still be there: %w", err)
+	}
+	return nil
+}
+
+// Remove deletes the message of that id; ErrNotKept: there was none.
+func (t *Table) Remove(ctx context.Context, id string) error {
+	n, err := strconv.ParseInt(id, 10, 64)
+	if err != nil {
+		return ErrNotKept
+	}
+	result, err := t.db.ExecContext(ctx, t.remove, t.queue, n)
+	if err != nil {
+		return fmt.Errorf("delete from the failure transport's table: %w", err)
+	}
+	if hit, err := result.RowsAffected(); err == nil && hit == 0 {
+		return ErrNotKept
+	}
+	return nil
+}
+
+func (t *Table) one(ctx context.Context, db querier, id string) (Kept, error) {
+	n, err := strconv.ParseInt(id, 10, 64)
+	if err != nil {
+		return Kept{}, ErrNotKept
+	}
+	kept, err := t.rows(ctx, db, t.get, t.queue, t.taken(), n)
+	if err == nil && len(kept) == 0 {
+		err = ErrNotKept
+	}
+	if err != nil {
+		return Kept{}, err
+	}
+	return kept[0], nil
+}
+
+// taken is the time before which a row that was taken is free again.
+func (t *Table) taken() string { return time.Now().Add(-handling).In(t.zone).Format(time.DateTime) }
+
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+func (t *Table) rows(ctx context.Context, db querier, query string, args ...any) ([]Kept, error) {
+	rows, err := db.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, fmt.Errorf("read the failure transport's table (messenger:setup-transports creates it): %w", err)
+	}
+	defer rows.Close()
+	var all []Kept
+	for rows.Next() {
+		var k Kept
+		var at string
+		if err := rows.Scan(&k.ID, &k.Body, &k.Headers, &at); err != nil {
+			return nil, fmt.Errorf("read the failure transport's table: %w", err)
+		}
+		at, _, _ = strings.Cut(at, ".")
+		k.At, _ = time.ParseInLocation(time.DateTime, at, t.zone)
+		all = append(all, k)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("read the failure transport's table: %w", err)
+	}
+	return all, nil
+}
+
+// List gives the stream's messages, the newest first, whoever has taken them. It
+// ends with the first error.
+func (f *Stream) List(ctx context.Context) iter.Seq2[Kept, error] {
+	const page = 100
+	return func(yield func(Kept, error) bool) {
+		for before := "+"; ; {
+			entries, err := f.Client.XRevRangeN(ctx, f.Config.Stream, before, "-", page).Result()
+			if err != nil {
+				yield(Kept{}, fmt.Errorf("read the failure transport's stream %s: %w", f.Config.Stream, err))
+				return
+			}
+			for _, e := range entries {
+				if before = "(" + e.ID; !yield(keptEntry(e), nil) {
+					return
+				}
+			}
+			if len(entries) < page {
+				return
+			}
+		}
+	}
+}
+
+// keptEntry reads an entry. One that cannot be read has its bytes as the body.
+func keptEntry(e redis.XMessage) Kept {
+	ms, _, _ := strings.Cut(e.ID, "-")
+	at, _ := strconv.ParseInt(ms, 10, 64)
+	k := Kept{ID: e.ID, At: time.UnixMilli(at)}
+	fields := map[string]string{}
+	for name, value := range e.Values {
+		fields[name], _ = value.(string)
+	}
+	raw, read, err := readEntry(fields)
+	if err != nil || read == nil {
+		k.Body, k.Headers = string(raw), "[]"
+		return k
+	}
+	k.Body, k.Headers = read.body, string(read.headersJSON)
+	return k
+}
+
+// Get is the message of that id, or ErrNotKept.
+func (f *Stream) Get(ctx context.Context, id string) (Kept, error) {
+	entries, err := f.Client.XRange(ctx, f.Config.Stream, id, id).Result()
+	switch {
+	case err != nil && strings.Contains(err.Error(), "Invalid stream ID"):
+		return Kept{}, ErrNotKept
+	case err != nil:
+		return Kept{}, fmt.Errorf("read the failure transport's stream %s: %w", f.Config.Stream, err)
+	case len(entries) == 0:
+		return Kept{}, ErrNotKept
+	}
+	return keptEntry(entries[0]), nil
+}
+
+// Take removes the message of that id after push has put it elsewhere. It stays
+// when push fails. A stream has no locks: two that take it at the same time may
+// both push it.
+func (f *Stream) Take(ctx context.Context, id string, push func(Parked) error) error {
+	kept, err := f.Get(ctx, id)
+	if err != nil {
+		return err
+	}
+	if err := push(kept.Parked); err != nil {
+		return err
+	}
+	if err := f.Remove(ctx, id); err != nil && !errors.Is(err, ErrNotKept) {
+		return fmt.Errorf("it is on its stream again, and may still be in the failure transport: %w", err)
+	}
+	return nil
+}
+
+// Remove deletes the message of that id; ErrNotKept: there was none.
+func (f *Stream) Remove(ctx context.Context, id string) error {
+	if _, err := f.Get(ctx, id); err != nil {
+		return err
+	}
+	pipe := f.Client.TxPipeline()
+	pipe.XAck(ctx, f.Config.Stream, f.Config.Group, id) // a PHP worker may have it
+	removed := pipe.XDel(ctx, f.Config.Stream, id)
+	if _, err := pipe.Exec(ctx); err != nil {
+		return fmt.Errorf("delete from the failure transport's stream %s: %w", f.Config.Stream, err)
+	}
+	if removed.Val() == 0 {
+		return ErrNotKept
+	}
+	return nil
+}
+
+// FailedMessage is a message of this transport in its failure transport.
+type FailedMessage struct {
+	Kept
+	Reason  string // of its last ErrorDetailsStamp; empty: it has none
+	Message *worker.Message
+}
+
+// Failed gives this transport's messages in its failure transport, the newest
+// first. A failure transport may be that of several: a message names its own in
+// its SentToFailureTransportStamp, and one that names none belongs to all.
+func (s *Source) Failed(ctx context.Context) iter.Seq2[FailedMessage, error] {
+	return func(yield func(FailedMessage, error) bool) {
+		if s.failed == nil {
+			return
+		}
+		for k, err := range s.failed.List(ctx) {
+			if err != nil {
+				yield(FailedMessage{}, err)
+				return
+			}
+			if m, ours := s.kept(k); ours && !yield(m, nil) {
+				return
+			}
+		}
+	}
+}
+
+// FailedMessage is the message of that id, or ErrNotKept.
+func (s *Source) FailedMessage(ctx context.Context, id string) (FailedMessage, error) {
+	if s.failed == nil {
+		return FailedMessage{}, ErrNotKept
+	}
+	k, err := s.failed.Get(ctx, id)
+	if err != nil {
+		return FailedMessage{}, err
+	}
+	m, ours := s.kept(k)
+	if !ours {
+		return FailedMessage{}, ErrNotKept
+	}
+	return m, nil
+}
+
+// Retry puts the message of that id at the end of its stream, with the body and
+// headers that it has, and only then removes it. Whatever fails or dies in
+// between leaves it in both, never in neither.
+func (s *Source) Retry(ctx context.Context, id string) error {
+	if _, err := s.FailedMessage(ctx, id); err != nil {
+		return err
+	}
+	return s.failed.Take(ctx, id, func(p Parked) error {
+		value, err := s.value(p)
+		if err != nil {
+			return fmt.Errorf("not put back: %w", err)
+		}
+		return s.Push(ctx, value)
+	})
+}
+
+// Forget removes the message of that id, or is ErrNotKept.
+func (s *Source) Forget(ctx context.Context, id string) error {
+	if _, err := s.FailedMessage(ctx, id); err != nil {
+		return err
+	}
+	return s.failed.Remove(ctx, id)
+}
+
+// Push adds a value to the end of the stream: the field message of an entry.
+func (s *Source) Push(ctx context.Context, raw []byte) error {
+	if err := s.client.XAdd(ctx, &redis.XAddArgs{Stream: s.cfg.Stream, Values: []any{"message", raw}}).Err(); err != nil {
+		return fmt.Errorf("transport %s: cannot add to stream %s: %w", s.name, s.cfg.Stream, err)
+	}
+	return nil
+}
+
+func (s *Source) value(p Parked) ([]byte, error) {
+	if !utf8.ValidString(p.Body) {
+		return nil, errors.New("its body is not UTF-8: the JSON of a stream entry cannot hold it")
+	}
+	if !json.Valid([]byte(p.Headers)) {
+		return nil, errors.New("its headers are not JSON")
+	}
+	e := envelope{bodyJSON: quote(p.Body), headersJSON: []byte(p.Headers)}
+	return s.cfg.Serializer.wrap(e.json()), nil
+}
+
+// kept reads k, and says whether it is this transport's.
+func (s *Source) kept(k Kept) (FailedMessage, bool) {
+	m := FailedMessage{Kept: k, Message: &worker.Message{ID: k.ID, Raw: []byte(k.Body)}}
+	headers, err := readHeaders(json.RawMessage(k.Headers))
+	if err != nil {
+		m.Message.Err = unreadable("the headers: " + err.Error())
+		return m, true
+	}
+	e := &envelope{body: k.Body, headers: headers}
+	m.Message.Message, m.Message.Err = e.decode()
+	origin, reason := e.failure()
+	m.Reason = reason
+	return m, origin == "" || origin == s.name
+}
+
+// failure is the transport that a parked envelope comes from and its last error.
+func (e *envelope) failure() (origin, reason string) {
+	if e.header(typeHeader) != "" {
+		var sent []struct {
+			Name string `json:"originalReceiverName"`
+		}
+		var errs []struct {
+			Message string `json:"exceptionMessage"`
+		}
+		// What is no list of stamps says nothing.
+		if json.Unmarshal([]byte(e.header(stampPrefix+sentToFailureStamp)), &sent) == nil && len(sent) > 0 {
+			origin = sent[0].Name
+		}
+		if json.Unmarshal([]byte(e.header(stampPrefix+errorDetailsStamp)), &errs) == nil && len(errs) > 0 {
+			reason = errs[len(errs)-1].Message
+		}
+		return origin, reason
+	}
+	d, err := readDocument(e.body)
+	if err != nil {
+		return "", ""
+	}
+	property := func(class, name string, last bool) string {
+		for _, it := range d.stamps.Items {
+			list, ok := php.Deref(it.Value).(*php.Array)
+			if it.Key != php.String(class) || !ok || len(list.Items) == 0 {
+				continue
+			}
+			i := 0
+			if last {
+				i = len(list.Items) - 1
+			}
+			if o, ok := php.Deref(list.Items[i].Value).(*php.Object); ok {
+				v, _ := o.Prop(name)
+				text, _ := v.(php.String)
+				return string(text)
+			}
+		}
+		return ""
+	}
+	return property(sentToFailureStamp, "originalReceiverName", false), property(errorDetailsStamp, "exceptionMessage", true)
+}

@@ -1,0 +1,102 @@
+package messenger
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+)
+
+// failedIDs are the ids of a transport's failed messages, the newest first.
+func failedIDs(t *testing.T, s *Source) []string {
+	t.Helper()
+	var ids []string
+	for m, err := range s.Failed(t.Context()) {
+		ok(t, err)
+		ids = append(ids, m.ID)
+	}
+	return ids
+}
+
+// Both kinds of failure transport list, give, put back and forget messages of
+// this transport, and leave those of others alone.
+func TestFailedListRetryForget(t *testing.T) {
+	for _, kind := range []string{"table", "stream"} {
+		for form, value := range map[string]func(order string) string{
+			"php": func(order string) string { return entry(phpBody(order)) },
+			"json": func(order string) string {
+				return string(SerializerPHP.wrap([]byte(`{"body":"{\"orderId\":\"` + order + `\"}","headers":{"type":"App\\Message\\Charge"}}`)))
+			},
+		} {
+			t.Run(kind+" "+form, func(t *testing.T) {
+				t.Parallel()
+				ctx := t.Context()
+				table, db := failedTable(t)
+				other := open(t, dsn(t, ""), func(o *Options) { o.Name = "other" })
+				tr := open(t, dsn(t, ""))
+				tr.failed, other.failed = Failed(table), table
+				if kind == "stream" {
+					c := tr.cfg
+					c.Stream = "failed"
+					tr.failed = &Stream{Client: tr.redis, Config: c}
+					other.failed = tr.failed
+				}
+				const n = 203 // more than two pages
+				for i := range n {
+					tr.add(t, value(fmt.Sprint(i)))
+					ok(t, tr.Park(ctx, tr.next(t), fmt.Sprint("held ", i)))
+				}
+				other.add(t, value("elsewhere"))
+				ok(t, other.Park(ctx, other.next(t), "x"))
+
+				ids := failedIDs(t, tr.Source)
+				if len(ids) != n {
+					t.Fatalf("%d messages are listed, want %d", len(ids), n)
+				}
+				for i, id := range ids {
+					if i%50 != 0 {
+						continue
+					}
+					m, err := tr.FailedMessage(ctx, id)
+					ok(t, err)
+					if want := fmt.Sprint(n - 1 - i); m.Message.Err != nil || m.Message.Data["orderId"] != want || m.Reason != "held "+want || m.At.IsZero() {
+						t.Errorf("message %d: %+v, %+v", i, m.Kept, m.Message)
+					}
+				}
+				theirs := failedIDs(t, other.Source)
+				if len(theirs) != 1 {
+					t.Fatalf("the other transport lists %v", theirs)
+				}
+				for _, id := range []string{theirs[0], "0", "x", "9999999999999-0"} {
+					_, err := tr.FailedMessage(ctx, id)
+					for what, err := range map[string]error{"FailedMessage": err, "Retry": tr.Retry(ctx, id), "Forget": tr.Forget(ctx, id)} {
+						if !errors.Is(err, ErrNotKept) {
+							t.Errorf("%s of %s = %v, want ErrNotKept", what, id, err)
+						}
+					}
+				}
+				ok(t, tr.Forget(ctx, ids[0]))
+				ok(t, tr.Retry(ctx, ids[1]))
+				m := tr.next(t)
+				if m.Err != nil || m.Data["orderId"] != "201" || !m.DeliveredBefore {
+					t.Errorf("the message put back: %+v", m)
+				}
+				tr.none(t)
+				if left := failedIDs(t, tr.Source); !slices.Equal(left, ids[2:]) {
+					t.Errorf("%d messages are left, want %d", len(left), n-2)
+				}
+				if kind == "table" {
+					// A row that PHP handles is PHP's.
+					_, err := db.Exec("UPDATE messenger_messages SET delivered_at = '9999-12-31 23:59:59'")
+					ok(t, err)
+					if left := failedIDs(t, tr.Source); len(left) != 0 {
+						t.Errorf("handled rows are listed: %v", left)
+					}
+					if err := tr.Retry(ctx, ids[2]); !errors.Is(err, ErrNotKept) {
+						t.Errorf("Retry of a handled row = %v", err)
+					}
+				}
+			})
+		}
+	}
+}
