@@ -21,7 +21,7 @@ ends-blind        pass -      -DLIVE -DCHARGE_ONLY -DFAULTS=2
 blind             pass -
 pause-key-forever pass -      -DPAUSE -DKEYS -DKEYLIFE=255 -DWINDOW=0 -DCHARGE_ONLY -DATTEMPTS=1
 pause-both-shown  pass -      -DPAUSE -DCHARGES=2 -DCHARGE_ONLY
-long-lookup-keys  pass -      -DLOOKUP -DKEYS -DSUCCESS_ONLY -DWINDOW=1 -DKEYLIFE=5 -DATTEMPTS=1
+long-lookup-keys  pass -      -DLOOKUP -DKEYS -DSUCCESS_ONLY -DWINDOW=1 -DATTEMPTS=1
 limit-pause       fail charge -DPAUSE -DLOOKUP -DCHARGE_ONLY
 limit-pause-key   fail charge -DPAUSE -DKEYS -DCHARGE_ONLY
 limit-row-lost    fail charge -DROWLOSS -DLOOKUP -DM_MISSING_ROW -DCHARGE_ONLY
@@ -35,6 +35,7 @@ m-absent-early    fail charge -DABSENT=0 -DLOOKUP -DCHARGE_ONLY
 m-judged-after    fail charge -DM_JUDGED_AFTER -DLOOKUP -DCHARGE_ONLY
 m-database-clock  fail charge -DM_DATABASE_CLOCK -DJUMP -DLOOKUP -DCHARGE_ONLY
 m-replay-late     fail charge -DM_REPLAY_LATE -DKEYS -DCHARGE_ONLY
+m-key-short       fail charge -DKEYLIFE=3 -DKEYS -DATTEMPTS=1 -DCHARGE_ONLY
 m-refusal-clears  fail state  -DM_REFUSAL_CLEARS -DKEYS -DSUCCESS_ONLY -DATTEMPTS=1
 m-person-early    fail charge -DM_PERSON_EARLY -DCHARGE_ONLY
 m-person-stale    fail charge -DM_PERSON_STALE -DLOOKUP -DCHARGE_ONLY
@@ -56,7 +57,7 @@ line() {
 	cp fence.pml "$dir" && cd "$dir" || exit 1
 	how=-O2
 	case $name in
-	m-refusal-clears) ;;             # found late
+	m-refusal-clears | m-key-short) ;; # found late
 	m-* | limit-*) how=-O0 ;;        # found soon: compiling takes longer than searching
 	esac
 	case "$*" in

@@ -24,7 +24,7 @@
 #define WINDOW  2      /* a replay may start so long after the first capture */
 #endif
 #ifndef KEYLIFE
-#define KEYLIFE 6      /* the provider knows a key for so long after it ran the request; 255: for ever */
+#define KEYLIFE 4      /* the provider knows a key for so long after it ran the request; 3 is too little, 255 for ever */
 #endif
 #ifndef ATTEMPTS
 #define ATTEMPTS 2
