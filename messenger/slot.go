@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -14,6 +15,9 @@ import (
 
 // slotTime is how long a slot outlives its process; it is prolonged at a third.
 const slotTime = 30 * time.Second
+
+// consumerPrefix begins the names of zabor's consumers.
+const consumerPrefix = "zabor:"
 
 // maxSlots bounds the search for a free slot.
 const maxSlots = 1000
@@ -63,7 +67,7 @@ func (s *slot) take(ctx context.Context) (string, error) {
 			}
 		}
 		if ok {
-			s.name, s.key, s.kept = "zabor:"+s.host+":"+strconv.Itoa(n), key, kept
+			s.name, s.key, s.kept = consumerPrefix+s.host+":"+strconv.Itoa(n), key, kept
 			if s.stop == nil {
 				s.start()
 			}
@@ -131,3 +135,7 @@ func (s *slot) free(ctx context.Context) error {
 	}
 	return err
 }
+
+// IsConsumer reports whether name is that of a consumer of zabor's, of whatever
+// host.
+func IsConsumer(name string) bool { return strings.HasPrefix(name, consumerPrefix) }

@@ -36,6 +36,19 @@ func (c *configCheck) Run(p *program) error {
 	if _, err := p.providers(fresh); err != nil {
 		return err
 	}
+	list, closeStations, err := stations(file)
+	if err != nil {
+		return err
+	}
+	defer closeStations()
+	if err := p.checkPlaces(file, list); err != nil {
+		return err
+	}
+	sender, err := p.sender(file)
+	if err != nil {
+		return err
+	}
+	p.closeSender(sender)
 	unbuilt := file.Unbuilt()
 	if c.JSON {
 		if unbuilt == nil {

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/alecthomas/kong"
+
+	"zabor"
 )
 
 // Exit codes, as the documentation promises them.
@@ -31,6 +33,7 @@ type cli struct {
 	Migrate migrateCommand `cmd:"" help:"Create or upgrade the tables, or print the SQL."`
 	Fence   fenceCommand   `cmd:"" help:"Look at rows of the fence."`
 	Conf    configCommand  `cmd:"" name:"config" help:"Check the configuration, or print its schema."`
+	Alert   alertCommand   `cmd:"" help:"Alerts."`
 	Sandbox sandboxCommand `cmd:"" help:"A pretend payment provider with faults on demand."`
 	Version versionCommand `cmd:"" help:"The version."`
 }
@@ -41,6 +44,7 @@ type program struct {
 	stdout, stderr io.Writer
 	log            *slog.Logger
 	cli            *cli
+	send           func(zabor.Alert) // to the alert addresses; nil: alerts go to the log only
 }
 
 // run is the whole program; it returns the exit code.

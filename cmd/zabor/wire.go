@@ -171,7 +171,7 @@ func (p *program) symfonyQueue(name string, q *config.Queue, store *sqlstore.Sto
 		return worker.Queue{}, nil, nil, err
 	}
 	source, err := messenger.NewSource(client, messenger.Options{
-		Name: name, Config: c, Failed: failed, Host: host, Alert: p.alert,
+		Name: name, Config: c, Failed: failed, Secret: string(q.Symfony.AppSecret), Host: host, Alert: p.alert,
 	})
 	if err != nil {
 		client.Close()
@@ -217,15 +217,6 @@ func lookup(providers map[string]*provider.Provider) zabor.Lookup {
 		}
 		return one.Lookup(ctx, row)
 	}
-}
-
-// alert is where alerts go in this version: the log.
-func (p *program) alert(a zabor.Alert) {
-	level := p.log.Warn
-	if a.Severity == zabor.Critical {
-		level = p.log.Error
-	}
-	level("ALERT "+a.Code, "severity", a.Severity, "key", a.Key, "state", a.State, "amount", moneyText(a.Amount), "provider", a.Provider, "text", a.Text, "next", a.Next)
 }
 
 func moneyText(m zabor.Money) string {
