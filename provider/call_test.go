@@ -120,7 +120,7 @@ func TestCallStatuses(t *testing.T) {
 	}
 	pr := mustNew(t, testProfile("http://127.0.0.1:1"), Options{})
 	for status := 200; status < 600; status++ {
-		got := pr.judge(answer{status: status, body: []byte(`{"message":"x"}`)}, testRow(t))
+		got := pr.judge(answer{status: status, body: []byte(`{"message":"x"}`)}, testRow(t), false)
 		if got.Verdict != want[status] {
 			t.Errorf("%d = %s, want %s", status, got.Verdict, want[status])
 		}
@@ -194,7 +194,7 @@ func TestStoredRefusal(t *testing.T) {
 	for replays, want := range map[Replays]bool{ReplaysAll: true, ReplaysState: true, ReplaysSuccess: false, ReplaysNone: false, "": false} {
 		profile := testProfile("http://127.0.0.1:1")
 		profile.Key.Replays = replays
-		got := mustNew(t, profile, Options{}).judge(answer{status: 402}, testRow(t))
+		got := mustNew(t, profile, Options{}).judge(answer{status: 402}, testRow(t), false)
 		if got.Verdict != zabor.Refused || got.StoredRefusal != want {
 			t.Errorf("%q: %s, stored %v, want %v", replays, got.Verdict, got.StoredRefusal, want)
 		}
@@ -211,7 +211,7 @@ func TestRetryAfter(t *testing.T) {
 			t.Errorf("%q: %s, want %s", text, got, want)
 		}
 	}
-	got := mustNew(t, testProfile("http://127.0.0.1:1"), Options{}).judge(answer{status: 429, header: map[string][]string{"Retry-After": {"7"}}}, testRow(t))
+	got := mustNew(t, testProfile("http://127.0.0.1:1"), Options{}).judge(answer{status: 429, header: map[string][]string{"Retry-After": {"7"}}}, testRow(t), false)
 	if got.Verdict != zabor.TurnedAway || got.RetryAfter != 7*time.Second || !strings.Contains(got.Reason, "retry after 7s") {
 		t.Errorf("%+v", got)
 	}

@@ -58,15 +58,41 @@ const (
 	pending               // begun
 	declined              // a no
 	malformed             // a no about the request's form
+	unbegun               // something is there that has moved nothing
+	transient             // nothing was done; later
+	earlier               // it is about another request
 	ambiguous             // more than one list is met
 )
 
-var words = [...]string{"nothing that the profile lists", "settled", "pending", "declined", "malformed", "more than one of the things that the profile lists"}
+var words = [...]string{
+	"nothing that the profile lists", "settled", "pending", "declined", "malformed",
+	"that nothing was begun", "that it should be tried later", "that an earlier request was or is executed",
+	"more than one of the things that the profile lists",
+}
 
 func (w word) String() string { return words[w] }
 
-// says reads document by the profile's lists; nil is a document that is none.
-func (c *compiled) says(document any) word {
+// saying is what an answer says, and where it has its reference.
+type saying struct {
+	word
+	reference pointer
+}
+
+// moved reports whether money moved by what is said, or may still.
+func (s saying) moved() bool { return s.word == settled || s.word == pending || s.word == ambiguous }
+
+// says reads an answer by the profile's rules and lists. A document that is nil
+// is none; a status of 0 makes it a hit of a look-up.
+func (c *compiled) says(status int, header http.Header, document any) saying {
+	for _, r := range c.rules {
+		if !r.met(status, header, document) {
+			continue
+		}
+		if r.reference != nil {
+			return saying{r.means, r.reference}
+		}
+		return saying{r.means, c.reference}
+	}
 	w := nothing
 	for _, m := range [...]struct {
 		match
@@ -76,31 +102,40 @@ func (c *compiled) says(document any) word {
 			continue
 		}
 		if w != nothing {
-			return ambiguous
+			return saying{ambiguous, c.reference}
 		}
 		w = m.word
 	}
-	return w
+	return saying{w, c.reference}
 }
 
-// judge is what a whole answer to a call for row proves.
-func (p *Provider) judge(a answer, row zabor.Row) zabor.Outcome {
+// judge is what a whole answer to a call for row proves. preparing: it is that to
+// the harmless first request of two.
+func (p *Provider) judge(a answer, row zabor.Row, preparing bool) zabor.Outcome {
 	document, err := decodeJSON(a.body)
-	said := p.says(document)
+	said := p.says(a.status, a.header, document)
 	status := fmt.Sprintf("the provider answered %d %s", a.status, http.StatusText(a.status))
-	yes := said == settled || said == pending || said == ambiguous
 	no, listed := p.statuses[a.status]
-	if !listed && (said == declined || said == malformed) && mayRefuse(a.status) {
-		no = said
+	if !listed && (said.word == declined || said.word == malformed) && mayRefuse(a.status) {
+		no = said.word
 	}
 
 	var o zabor.Outcome
 	switch c := classOf(a.status); {
+	case said.word == earlier:
+		o.Reason = fmt.Sprintf("%s: it says %s%s", status, said, p.status(document))
+	case said.word == transient && c != answered:
+		o.Verdict = zabor.TurnedAway
+		o.Reason = status + ": nothing was done, and it may be tried later"
 	case c == answered && err != nil:
 		o.Reason = fmt.Sprintf("%s with something that is not one JSON value: %s", status, oneLine(err))
+	case c == answered && preparing && no == nothing && said.word != settled && said.word != ambiguous:
+		o = p.prepare(document, row)
 	case c == answered:
 		o = p.read(document, said, row)
-	case yes:
+	case a.status == http.StatusConflict && said.word == pending && said.reference.id(document) != "":
+		o = zabor.Outcome{Verdict: zabor.Begun, Reference: said.reference.id(document), Reason: status + " and named what was made under this key before"}
+	case said.moved():
 		o.Reason = fmt.Sprintf("%s, and yet its body says %s", status, said)
 	case no != nothing:
 		o = p.refusal(no, document, row)
@@ -114,6 +149,11 @@ func (p *Provider) judge(a answer, row zabor.Row) zabor.Outcome {
 	default:
 		o.Reason = status + ", which proves nothing"
 	}
+	if o.Reference != "" {
+		if err := p.sameCall(a.header, document, row); err != nil {
+			o = zabor.Outcome{Reason: fmt.Sprintf("%s, reference %q, but %s", status, o.Reference, oneLine(err))}
+		}
+	}
 	if o.RetryAfter = retryAfter(a.header, time.Now()); o.RetryAfter > 0 {
 		o.Reason += ", retry after " + o.RetryAfter.String()
 	}
@@ -121,26 +161,73 @@ func (p *Provider) judge(a answer, row zabor.Row) zabor.Outcome {
 	return o
 }
 
+// prepare reads the answer to a first request that has moved nothing.
+func (p *Provider) prepare(document any, row zabor.Row) zabor.Outcome {
+	id := p.prepared.id(document)
+	switch {
+	case id == "":
+		return zabor.Outcome{Reason: "the first request of two was answered without an id; the second was not sent"}
+	case len(id) > maxReference:
+		return zabor.Outcome{Reason: fmt.Sprintf("the first request of two was answered with an id of %d bytes, more than can be kept; the second was not sent", len(id))}
+	}
+	if err := p.sameMoney(document, row.Amount, false); err != nil {
+		return zabor.Outcome{Reason: fmt.Sprintf("the first request of two made %q, but %s; the second was not sent", id, oneLine(err))}
+	}
+	return zabor.Outcome{Verdict: zabor.Prepared, Reference: id}
+}
+
+// sameCall compares what an answer repeats of its request with row. What is
+// answered again to a first send must repeat enough to be known.
+func (p *Provider) sameCall(header http.Header, document any, row zabor.Row) error {
+	if err := p.sameEcho(document, row); err != nil {
+		return err
+	}
+	first := row.Captures <= 1 && row.Replays == 0
+	if p.key.Mark == "" || !first || !strings.EqualFold(header.Get(p.key.Mark), "true") || p.echoKey == nil && p.echoOrder == nil {
+		return nil
+	}
+	if p.echoKey.scalarIn(document) == "" && p.echoOrder.scalarIn(document) == "" {
+		return errors.New("it is an answer to an earlier request under this key, and nothing in it says that this was ours")
+	}
+	return nil
+}
+
+// sameEcho compares what document repeats of the request that made it with row.
+func (c *compiled) sameEcho(document any, row zabor.Row) error {
+	if c.echoKey != nil {
+		if got := c.echoKey.scalarIn(document); got != "" && got != row.ProviderKey {
+			return errors.New("it is about a request with another key")
+		}
+	}
+	if c.echoOrder != nil {
+		if got := c.echoOrder.scalarIn(document); got != "" && got != row.Order {
+			return fmt.Errorf("it is about order %.60q", got)
+		}
+	}
+	return nil
+}
+
 // read is what one object of the provider's proves about row: the body of a
 // 2xx, or a look-up's hit.
-func (p *Provider) read(document any, said word, row zabor.Row) zabor.Outcome {
-	switch said {
+func (p *Provider) read(document any, said saying, row zabor.Row) zabor.Outcome {
+	switch said.word {
 	case declined, malformed:
-		return p.refusal(said, document, row)
-	case nothing, ambiguous:
+		return p.refusal(said.word, document, row)
+	case settled, pending:
+	default:
 		return zabor.Outcome{Reason: "the answer says " + said.String() + p.status(document)}
 	}
-	reference := p.reference.id(document)
+	reference := said.reference.id(document)
 	switch {
 	case reference == "":
 		return zabor.Outcome{Reason: "the answer says " + said.String() + " and has no reference"}
 	case len(reference) > maxReference:
 		return zabor.Outcome{Reason: fmt.Sprintf("the answer says %s and has a reference of %d bytes, more than can be kept", said, len(reference))}
 	}
-	if err := p.sameMoney(document, row.Amount, true); err != nil {
+	if err := p.sameMoney(document, row.Amount, !p.optional); err != nil {
 		return zabor.Outcome{Reason: fmt.Sprintf("the answer says %s, reference %q, but %s", said, reference, oneLine(err))}
 	}
-	if said == pending {
+	if said.word == pending {
 		return zabor.Outcome{Verdict: zabor.Begun, Reference: reference}
 	}
 	return zabor.Outcome{Verdict: zabor.Done, Reference: reference}
@@ -183,7 +270,7 @@ func (c *compiled) sameMoney(document any, want zabor.Money, demanded bool) erro
 			return fmt.Errorf("its currency is %q and not %s", got, want.Currency)
 		}
 	}
-	at, read := c.minor, func(text string) (int64, error) { return strconv.ParseInt(text, 10, 64) }
+	at, read := c.minor, func(text string) (int64, error) { return c.exponents.parse(text, want.Currency) }
 	if c.major != nil {
 		at, read = c.major, func(text string) (int64, error) {
 			m, err := ParseMajor(text, want.Currency)

@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -26,7 +27,9 @@ func lookupClient(d *dialer) *http.Client {
 }
 
 // Lookup is a [zabor.Lookup]: it asks the provider about row and moves no money.
-// It takes at most the profile's time-out.
+// It takes at most the profile's time-out. A pending row is asked about by its
+// reference and a prepared one by its id, where the profile has such a request,
+// and every other by what its request carried.
 //
 // Every hit is read by the same pointers and compared with the same amount as
 // the answer to a call. That a hit is about this row is the filter's business,
@@ -35,7 +38,7 @@ func lookupClient(d *dialer) *http.Client {
 //   - more than one that moved money, or still may (settled and pending, whatever
 //     its amount): Several, and the Outcome's reason names them;
 //   - one of these: its outcome, however many others were declined;
-//   - only declined ones: Refused;
+//   - only declined ones: Refused; only such as were never begun: Absent;
 //   - anything that cannot be read beside declined ones: Unproven.
 //
 // An error says nothing about the row: no connection, a status other than 2xx
@@ -49,12 +52,21 @@ func (p *Provider) Lookup(ctx context.Context, row zabor.Row) (zabor.Finding, er
 }
 
 func (p *Provider) find(ctx context.Context, row zabor.Row) (zabor.Finding, error) {
-	if p.lookup == nil {
+	if !p.look {
 		return zabor.Finding{}, errors.New("the profile has no look-up")
+	}
+	path, byID := p.lookup, false
+	switch {
+	case row.State == zabor.Pending && row.Reference != "" && p.getPending != nil:
+		path, byID = p.getPending, true
+	case row.Prepared != "" && p.getPrepared != nil:
+		path, byID = p.getPrepared, true
+	case p.lookup == nil:
+		return zabor.Finding{Outcome: zabor.Outcome{Reason: "the provider can only be asked about what it has given an id for"}}, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
-	r, err := p.lookup.Render(Vars{
+	r, err := path.Render(Vars{
 		Order: row.Order, Step: row.Step, Scope: row.Scope, ProviderKey: row.ProviderKey,
 		Prepared: row.Prepared, Reference: row.Reference, Money: row.Amount,
 	})
@@ -73,8 +85,8 @@ func (p *Provider) find(ctx context.Context, row zabor.Row) (zabor.Finding, erro
 	if err != nil {
 		return zabor.Finding{}, err
 	}
-	if a.status == http.StatusNotFound && p.items == nil {
-		return zabor.Finding{Absent: true}, nil
+	if a.status == http.StatusNotFound && p.items == nil && !byID {
+		return p.absent(row), nil
 	}
 	if a.status/100 != 2 {
 		return zabor.Finding{}, fmt.Errorf("the provider answered %d %s", a.status, http.StatusText(a.status))
@@ -83,13 +95,23 @@ func (p *Provider) find(ctx context.Context, row zabor.Row) (zabor.Finding, erro
 	if err != nil {
 		return zabor.Finding{}, fmt.Errorf("the answer is not one JSON value: %w", err)
 	}
-	return p.findIn(document, row)
+	return p.findIn(document, row, byID)
 }
 
-// findIn reads the hits of a look-up's answer.
-func (p *Provider) findIn(document any, row zabor.Row) (zabor.Finding, error) {
+// absent is what a look-up by what the request carried says when it finds
+// nothing.
+func (p *Provider) absent(row zabor.Row) zabor.Finding {
+	if p.carried && !bytes.Contains(row.Request, []byte(row.ProviderKey)) {
+		return zabor.Finding{Outcome: zabor.Outcome{Reason: "the look-up finds nothing, and could not: the request did not carry {{provider_key}}"}}
+	}
+	return zabor.Finding{Absent: true}
+}
+
+// findIn reads the hits of a look-up's answer; byID: it is one object that the
+// provider itself has named.
+func (p *Provider) findIn(document any, row zabor.Row, byID bool) (zabor.Finding, error) {
 	hits := []any{document}
-	if p.items != nil {
+	if p.items != nil && !byID {
 		list, _ := p.items.in(document)
 		var ok bool
 		if hits, ok = list.([]any); !ok {
@@ -97,16 +119,20 @@ func (p *Provider) findIn(document any, row zabor.Row) (zabor.Finding, error) {
 		}
 	}
 	if len(hits) == 0 {
-		return zabor.Finding{Absent: true}, nil
+		return p.absent(row), nil
 	}
 	var moved []hit           // moved money, or may still
 	var unclear, refused *hit // the first of each
 	for _, document := range hits {
-		said := p.says(document)
-		h := hit{reference: p.reference.id(document), outcome: p.read(document, said, row)}
+		said := p.says(0, nil, document)
+		h := hit{reference: said.reference.id(document), outcome: p.read(document, said, row)}
+		if err := p.sameEcho(document, row); err != nil {
+			h.outcome = zabor.Outcome{Reason: fmt.Sprintf("%.100q was found, but %s", h.reference, oneLine(err))}
+		}
 		switch {
-		case said == settled || said == pending || said == ambiguous:
+		case said.moved():
 			moved = h.addTo(moved)
+		case said.word == unbegun:
 		case h.outcome.Verdict == zabor.Refused:
 			refused = first(refused, h)
 		default:
@@ -128,6 +154,8 @@ func (p *Provider) findIn(document any, row zabor.Row) (zabor.Finding, error) {
 		return zabor.Finding{Outcome: moved[0].outcome}, nil
 	case unclear != nil:
 		return zabor.Finding{Outcome: unclear.outcome}, nil
+	case refused == nil: // what is there has moved nothing
+		return zabor.Finding{Absent: true}, nil
 	}
 	return zabor.Finding{Outcome: refused.outcome}, nil
 }

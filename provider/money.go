@@ -2,7 +2,9 @@ package provider
 
 import (
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -73,4 +75,67 @@ func ParseMajor(text, code string) (zabor.Money, error) {
 
 func allDigits(s string) bool {
 	return s != "" && strings.Trim(s, "0123456789") == ""
+}
+
+// minor is m in the provider's minor units.
+func (x Exponents) minor(m zabor.Money) (int64, error) {
+	up, down, err := x.scale(m.Currency)
+	switch {
+	case err != nil:
+		return 0, err
+	case m.Minor%down != 0:
+		return 0, &valueError{fmt.Sprintf("the provider takes no such fraction: %s %s", Major(m), m.Currency)}
+	case m.Minor/down > math.MaxInt64/up || m.Minor/down < math.MinInt64/up:
+		return 0, &valueError{fmt.Sprintf("amount %s %s is too large for the provider's minor units", Major(m), m.Currency)}
+	}
+	return m.Minor / down * up, nil
+}
+
+// parse reads the provider's minor units.
+func (x Exponents) parse(text, code string) (int64, error) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0, err
+	}
+	up, down, err := x.scale(code)
+	switch {
+	case err != nil:
+		return 0, err
+	case n%up != 0 || n/up > math.MaxInt64/down || n/up < math.MinInt64/down:
+		return 0, fmt.Errorf("amount %s cannot be in minor units of %s", text, code)
+	}
+	return n / up * down, nil
+}
+
+// scale is what minor units of ISO 4217 are multiplied with, and divided by, to
+// become the provider's. One of them is 1.
+func (x Exponents) scale(code string) (up, down int64, err error) {
+	want, special := x[code]
+	if !special {
+		return 1, 1, nil
+	}
+	have, ok := Digits(code)
+	if !ok {
+		return 1, 1, fmt.Errorf("currency %q is not a current code of ISO 4217", code)
+	}
+	power := func(n int) int64 {
+		p := int64(1)
+		for range n {
+			p *= 10
+		}
+		return p
+	}
+	return power(want - have), power(have - want), nil
+}
+
+func (x Exponents) validate() error {
+	for _, code := range slices.Sorted(maps.Keys(x)) {
+		if _, ok := Digits(code); !ok {
+			return fmt.Errorf("exponents: %q is not a current code of ISO 4217", code)
+		}
+		if x[code] < 0 || x[code] > 3 {
+			return fmt.Errorf("exponents.%s: %d decimals; 0 to 3", code, x[code])
+		}
+	}
+	return nil
 }

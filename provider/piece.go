@@ -236,20 +236,20 @@ func checkLiteral(where, text string, at place) error {
 
 // rowValues are the functions without arguments that come from the row; nil:
 // not known.
-var rowValues = map[string]func(*Vars) any{
-	"order":        func(v *Vars) any { return known(v.Order) },
-	"step":         func(v *Vars) any { return known(v.Step) },
-	"scope":        func(v *Vars) any { return v.Scope },
-	"provider_key": func(v *Vars) any { return known(v.ProviderKey) },
-	"prepared":     func(v *Vars) any { return known(v.Prepared) },
-	"reference":    func(v *Vars) any { return known(v.Reference) },
-	"currency":     func(v *Vars) any { return known(v.Money.Currency) },
-	"major":        func(v *Vars) any { return known(Major(v.Money)) },
-	"minor": func(v *Vars) any {
+var rowValues = map[string]func(*Vars) (any, error){
+	"order":        func(v *Vars) (any, error) { return known(v.Order), nil },
+	"step":         func(v *Vars) (any, error) { return known(v.Step), nil },
+	"scope":        func(v *Vars) (any, error) { return v.Scope, nil },
+	"provider_key": func(v *Vars) (any, error) { return known(v.ProviderKey), nil },
+	"prepared":     func(v *Vars) (any, error) { return known(v.Prepared), nil },
+	"reference":    func(v *Vars) (any, error) { return known(v.Reference), nil },
+	"currency":     func(v *Vars) (any, error) { return known(v.Money.Currency), nil },
+	"major":        func(v *Vars) (any, error) { return known(Major(v.Money)), nil },
+	"minor": func(v *Vars) (any, error) {
 		if v.Money.Currency == "" {
-			return nil
+			return nil, nil
 		}
-		return v.Money.Minor
+		return v.Exponents.minor(v.Money)
 	},
 }
 
@@ -288,11 +288,11 @@ func knownFuncs() map[string]any {
 func pieceFuncs() template.FuncMap {
 	funcs := userFuncs()
 	funcs["_row"] = func(e *execution, must bool, name string) (any, error) {
-		v := rowValues[name](e.vars)
-		if v == nil && must {
-			return nil, missing(name)
+		v, err := rowValues[name](e.vars)
+		if v == nil && err == nil && must {
+			err = missing(name)
 		}
-		return v, nil
+		return v, err
 	}
 	funcs["_property"] = func(e *execution, must bool, path ...string) (any, error) {
 		var v any = e.vars.Data

@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -28,16 +29,23 @@ type Profile struct {
 	Declined  Refusal `yaml:"declined"`  // a definite no
 	Malformed Refusal `yaml:"malformed"` // a definite no about the request's form, so about its maker and not the customer
 
-	Amount   Amount  `yaml:"amount"`   // compared with the row; zero: not compared
-	Currency string  `yaml:"currency"` // pointer, compared with the row; empty: not compared
-	Lookup   *Lookup `yaml:"lookup"`   // nil: a doubtful call can only be decided by a person
+	Rules     []Rule    `yaml:"rules"`     // before the four lists above; the first one that is met decides
+	Prepare   Prepare   `yaml:"prepare"`   // of two-step calls
+	Echo      Echo      `yaml:"echo"`      // what of the request an answer repeats
+	Amount    Amount    `yaml:"amount"`    // compared with the row; zero: not compared
+	Currency  string    `yaml:"currency"`  // pointer, compared with the row; empty: not compared
+	Exponents Exponents `yaml:"exponents"` // decimals of minor units where they are not those of ISO 4217
+	Lookup    *Lookup   `yaml:"lookup"`    // nil: a doubtful call can only be decided by a person
 }
 
 // Key says how the provider takes an idempotency key and what it does with one.
 type Key struct {
 	Header  string        `yaml:"header"`  // empty: none, or a template puts {{provider_key}} into the request
+	Field   string        `yaml:"field"`   // property of the request's JSON object that holds the key; put in where it is missing. Empty: none
+	UUID    bool          `yaml:"uuid"`    // Header has the key as a UUID
 	Life    time.Duration `yaml:"life"`    // how long the provider surely remembers a key; 0: never rely on it
 	Replays Replays       `yaml:"replays"` // what a second request under the same key is answered
+	Mark    string        `yaml:"mark"`    // header that is "true" in an answer that is given again; empty: none
 }
 
 // Replays is what a provider answers to a second request under the same key.
@@ -67,10 +75,49 @@ type Refusal struct {
 	Statuses []int    `yaml:"statuses"`
 }
 
+// Rule says what an answer means that meets all of its conditions.
+type Rule struct {
+	// Means is one of
+	//
+	//   - settled, pending, declined, malformed: as the lists of those names;
+	//   - unbegun: there is something at the provider that has moved nothing, and
+	//     by itself will not;
+	//   - transient: nothing was done, and the same request may be sent later;
+	//   - earlier: the answer is about another request than this one, under the
+	//     same key or for the same order. It proves nothing, whatever else is in it.
+	Means    string              `yaml:"means"`
+	Statuses []int               `yaml:"statuses"` // empty: any
+	Header   map[string]string   `yaml:"header"`   // all of these
+	Values   map[string][]string `yaml:"values"`   // at each pointer one of the values
+	// Reference points to the provider's id in an answer of this kind, where it
+	// is not at the profile's. With means: pending such an answer may be a 409.
+	Reference string `yaml:"reference"`
+}
+
+// Prepare is what the answer to the harmless first request of a two-step call
+// has.
+type Prepare struct {
+	Reference string `yaml:"reference"` // pointer to the id; empty: the profile's
+}
+
+// Echo is where an answer, or a hit of a look-up, repeats what the request said.
+// What is there and is not the row's makes it an answer about something else; it
+// then proves nothing. Where a first send is answered by something that the
+// provider marks as given again, it must be there.
+type Echo struct {
+	Key   string `yaml:"key"`   // pointer to {{provider_key}}
+	Order string `yaml:"order"` // pointer to {{order}}
+}
+
+// Exponents are numbers of decimals by currency.
+type Exponents map[string]int
+
 // Amount is where the answer has the amount: at most one of the pointers.
 type Amount struct {
 	Minor string `yaml:"minor"` // pointer to minor units, 1999
 	Major string `yaml:"major"` // pointer to a decimal, 19.99
+	// Optional: an answer without amount and currency is as good as one with.
+	Optional bool `yaml:"optional"`
 }
 
 // Lookup is how a doubtful call is looked up without moving money.
@@ -80,7 +127,19 @@ type Amount struct {
 // The answer must hold all hits: no further pages are fetched.
 type Lookup struct {
 	Method string `yaml:"method"` // GET; empty means GET
-	Path   string `yaml:"path"`   // template; only what comes from the row may be in it
+	// Path finds a call by what its request carried. It is a template; only what
+	// comes from the row may be in it. Empty: a call whose id is not known
+	// cannot be looked up.
+	Path string `yaml:"path"`
+	// Carried: Path finds only what has the provider key in its request, so that
+	// absence of a request without it means nothing.
+	Carried bool `yaml:"carried"`
+	// Prepared gets the object of a two-step call by its {{prepared}} id, and is
+	// taken instead of Path where there is one. The answer is the one hit; 404 is
+	// an error, since the object is there.
+	Prepared string `yaml:"prepared"`
+	// Reference gets the object of a pending row by its {{reference}}, likewise.
+	Reference string `yaml:"reference"`
 	// Items points to the list of hits; an empty list means absent. Without it
 	// the whole answer is the one hit, and 404 means absent.
 	Items string `yaml:"items"`
@@ -117,8 +176,19 @@ type compiled struct {
 	minor     pointer      // at most one of minor and major
 	major     pointer
 	currency  pointer
-	lookup    *Template // nil: none
-	items     pointer
+	rules     []rule
+	prepared  pointer // id in the answer to a first request of two
+	echoKey   pointer
+	echoOrder pointer
+	optional  bool      // Amount.Optional
+	exponents Exponents // may be nil
+
+	look        bool      // there is a look-up
+	lookup      *Template // Lookup.Path; nil: none
+	getPrepared *Template // nil: none
+	getPending  *Template // nil: none
+	carried     bool
+	items       pointer
 }
 
 type match struct {
@@ -189,6 +259,9 @@ func compile(p Profile) (c compiled, err error) {
 		{"amount.minor", p.Amount.Minor, &c.minor},
 		{"amount.major", p.Amount.Major, &c.major},
 		{"currency", p.Currency, &c.currency},
+		{"prepare.reference", cmp.Or(p.Prepare.Reference, p.Reference), &c.prepared},
+		{"echo.key", p.Echo.Key, &c.echoKey},
+		{"echo.order", p.Echo.Order, &c.echoOrder},
 	} {
 		if o.text == "" {
 			continue
@@ -196,6 +269,13 @@ func compile(p Profile) (c compiled, err error) {
 		if *o.to, err = parsePointer(o.text); err != nil {
 			return c, fmt.Errorf("%s: %w", o.name, err)
 		}
+	}
+	c.optional, c.exponents = p.Amount.Optional, p.Exponents
+	if err := p.Exponents.validate(); err != nil {
+		return c, err
+	}
+	if c.rules, err = compileRules(p.Rules); err != nil {
+		return c, err
 	}
 	return c, compileLookup(p.Lookup, &c)
 }
@@ -247,6 +327,10 @@ func (k Key) validate() error {
 		return fmt.Errorf("key.header: %q is not the name of a header", k.Header)
 	case slices.Contains(append(reservedHeaders, "Authorization", "Content-Type"), http.CanonicalHeaderKey(k.Header)):
 		return fmt.Errorf("key.header: %s has another meaning", k.Header)
+	case k.UUID && k.Header == "":
+		return errors.New("key.uuid: only the key in a header has a form; write key.header")
+	case k.Mark != "" && !isToken(k.Mark):
+		return fmt.Errorf("key.mark: %q is not the name of a header", k.Mark)
 	case k.Life < 0:
 		return fmt.Errorf("key.life %s: 0 or more", k.Life)
 	}
@@ -304,13 +388,25 @@ func compileLookup(l *Lookup, c *compiled) (err error) {
 	if l.AbsentAfter <= 0 {
 		return fmt.Errorf("lookup.absent_after %s: above zero; how late may a call still be executed, and how late is it seen by the look-up?", l.AbsentAfter)
 	}
+	c.look, c.carried = true, l.Carried
 	if l.Items != "" {
 		if c.items, err = parsePointer(l.Items); err != nil {
 			return fmt.Errorf("lookup.items: %w", err)
 		}
 	}
-	if c.lookup, err = newLookupTemplate(l.Path); err != nil {
-		return fmt.Errorf("lookup: %w", err)
+	if l.Path == "" && l.Prepared == "" && l.Reference == "" {
+		return errors.New("lookup.path: empty; write the request that finds a call, such as /payments?order={{order}}")
+	}
+	for _, t := range []struct {
+		name, text string
+		to         **Template
+	}{{"lookup", l.Path, &c.lookup}, {"lookup.prepared", l.Prepared, &c.getPrepared}, {"lookup.reference", l.Reference, &c.getPending}} {
+		if t.text == "" {
+			continue
+		}
+		if *t.to, err = newLookupTemplate(t.text); err != nil {
+			return fmt.Errorf("%s: %w", t.name, err)
+		}
 	}
 	return nil
 }

@@ -3,12 +3,15 @@
 package provider
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 
 	"zabor"
@@ -20,21 +23,28 @@ type Provider struct {
 	name        string
 	timeout     time.Duration
 	absentAfter time.Duration
-	keyHeader   string
+	replayFor   time.Duration
+	key         Key
 	storesNo    bool // a refusal is stored under the key
 	dialer      *dialer
 	lookups     *http.Client
+
+	beforeWrite func() // tests: right before the first byte, after the clock was read; nil: nothing
 }
 
 // Options are what a profile cannot say, because it is about this host.
 type Options struct {
 	Proxy *url.URL    // http://[user:password@]host:port; nil: none. The environment is never asked
 	TLS   *tls.Config // client certificate, own root certificates; nil: the system's
+	// BaseURL takes the place of the profile's, for a pretend provider that
+	// speaks the profile. Empty: the profile's.
+	BaseURL string
 }
 
 // New checks p and makes the provider that the configuration calls name. No
 // connection is made.
 func New(name string, p Profile, o Options) (*Provider, error) {
+	p.BaseURL = cmp.Or(o.BaseURL, p.BaseURL)
 	c, err := compile(p)
 	if err != nil {
 		return nil, fmt.Errorf("provider %s: %w", name, err)
@@ -44,7 +54,7 @@ func New(name string, p Profile, o Options) (*Provider, error) {
 		return nil, fmt.Errorf("provider %s: %w", name, err)
 	}
 	pr := &Provider{
-		compiled: c, name: name, timeout: p.Timeout, keyHeader: p.Key.Header, dialer: d,
+		compiled: c, name: name, timeout: p.Timeout, key: p.Key, dialer: d, replayFor: p.replayFor(),
 		storesNo: p.Key.Life > 0 && (p.Key.Replays == ReplaysAll || p.Key.Replays == ReplaysState),
 		lookups:  lookupClient(d),
 	}
@@ -64,10 +74,34 @@ func (p *Provider) Timeout() time.Duration { return p.timeout }
 // nothing is proof; 0: there is no look-up.
 func (p *Provider) AbsentAfter() time.Duration { return p.absentAfter }
 
+// ReplayFor is how long after the first capture the same request may be sent
+// again under its key; 0: never. The room that a send and its late execution need
+// is taken off the life of the key.
+func (p *Provider) ReplayFor() time.Duration { return p.replayFor }
+
+// replayFor is the life of the key less a tenth of it, and less two whole calls:
+// one that is under way, and one that is executed late. A provider that runs a
+// request again unless the first one was a success may charge by a replay.
+func (p Profile) replayFor() time.Duration {
+	if p.Key.Replays != ReplaysAll && p.Key.Replays != ReplaysState {
+		return 0
+	}
+	return max(0, p.Key.Life-max(p.Key.Life/10, 2*p.Timeout))
+}
+
+// Exponents are the decimals of the provider's minor units where they are not
+// those of ISO 4217, for [Vars].
+func (p *Provider) Exponents() Exponents { return p.exponents }
+
 // Call is a [zabor.Call]: it sends row.Request once, with row.ProviderKey in
-// the profile's header, and says what the answer proves. It makes no second
-// attempt of any kind. The first byte leaves before the deadline of ctx, or none
-// does; without a deadline, the profile's time-out is one.
+// the place that the profile says, and says what the answer proves. It makes no
+// second attempt of any kind. The first byte leaves before the deadline of ctx,
+// or none does; without a deadline, the profile's time-out is one.
+//
+// Where row is two-step and has no Prepared id yet, row.Request is the harmless
+// first request: it goes under row.PrepareKey, and a 2xx with an id that is
+// neither a final yes nor a no is Prepared. What else comes is judged like the
+// answer to the request that moves the money.
 //
 // What it proves:
 //
@@ -76,6 +110,8 @@ func (p *Provider) AbsentAfter() time.Duration { return p.absentAfter }
 //     read whole, is exactly one JSON value, has a reference (but for a refusal)
 //     and the row's amount and currency, as far as the profile points to them;
 //   - a 4xx that the profile declares a no: Refused, or Malformed;
+//   - what the profile's rules call transient: TurnedAway; earlier: Unproven;
+//   - another order or key in what the answer repeats: Unproven;
 //   - other statuses: the table in classOf;
 //   - anything else: Unproven.
 //
@@ -91,7 +127,15 @@ func (p *Provider) Call(ctx context.Context, row zabor.Row) zabor.Outcome {
 	if err != nil {
 		return zabor.Outcome{Verdict: zabor.Unsent, Reason: "nothing was sent: " + oneLine(err)}
 	}
-	a, err := p.send(ctx, request, row.ProviderKey)
+	preparing := row.TwoStep() && row.Prepared == ""
+	key := row.ProviderKey
+	if preparing {
+		key = row.PrepareKey
+	}
+	if err := p.sameUnits(request, row); err != nil {
+		return zabor.Outcome{Verdict: zabor.Misdirected, Reason: "nothing was sent: " + oneLine(err)}
+	}
+	a, err := p.send(ctx, request, key)
 	var unsent unsentError
 	switch {
 	case errors.As(err, &unsent):
@@ -99,5 +143,22 @@ func (p *Provider) Call(ctx context.Context, row zabor.Row) zabor.Outcome {
 	case err != nil:
 		return zabor.Outcome{Reason: "the request may have been executed, and no whole answer came: " + oneLine(err)}
 	}
-	return p.judge(a, row)
+	return p.judge(a, row, preparing)
+}
+
+// sameUnits refuses a request that has an amount of ISO 4217's minor units where
+// the provider has others: it would charge a hundred times too much or too little.
+// It looks for the provider's number in the request that names the amount.
+func (p *Provider) sameUnits(r Request, row zabor.Row) error {
+	if _, special := p.exponents[row.Amount.Currency]; !special || p.minor == nil || row.Prepared != "" {
+		return nil
+	}
+	minor, err := p.exponents.minor(row.Amount)
+	if err != nil {
+		return err
+	}
+	if bytes.Contains(r.Body, strconv.AppendInt(nil, minor, 10)) {
+		return nil
+	}
+	return fmt.Errorf("%s %s is %d in the minor units of %s, and the request does not say so; write {{minor}}", Major(row.Amount), row.Amount.Currency, minor, p.name)
 }

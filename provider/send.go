@@ -3,6 +3,7 @@ package provider
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"zabor"
 )
 
 // Bounds of an answer.
@@ -41,18 +44,15 @@ func (e unsentError) Unwrap() error { return e.error }
 // ask for another, and has a body that cannot be rewound; a transport alone
 // follows no redirect.
 func (p *Provider) send(ctx context.Context, r Request, key string) (answer, error) {
-	req, err := p.newRequest(ctx, r)
+	req, err := p.keyed(ctx, r, key)
 	if err != nil {
 		return answer{}, unsentError{err}
-	}
-	if p.keyHeader != "" {
-		req.Header.Set(p.keyHeader, key)
 	}
 	conn, tcp, err := p.dialer.dial(ctx)
 	if err != nil {
 		return answer{}, unsentError{fmt.Errorf("no connection: %w", err)}
 	}
-	w := &wire{Conn: conn, tcp: tcp, ctx: ctx}
+	w := &wire{Conn: conn, tcp: tcp, ctx: ctx, beforeWrite: p.beforeWrite}
 	resp, err := singleUse(w).RoundTrip(req)
 	if err != nil {
 		if w.seal() {
@@ -96,6 +96,54 @@ func newTransport() *http.Transport {
 		MaxResponseHeaderBytes: maxAnswerHeader,
 		IdleConnTimeout:        30 * time.Second,
 	}
+}
+
+// keyed is r with the idempotency key in its place, and with what the profile
+// adds.
+func (p *Provider) keyed(ctx context.Context, r Request, key string) (*http.Request, error) {
+	if p.key.Field != "" {
+		var err error
+		if r.Body, err = withField(r.Body, p.key.Field, key); err != nil {
+			return nil, err
+		}
+	}
+	req, err := p.newRequest(ctx, r)
+	if err != nil || p.key.Header == "" {
+		return req, err
+	}
+	if p.key.UUID {
+		if key, err = zabor.UUIDFromProviderKey(key); err != nil {
+			return nil, fmt.Errorf("the key %q cannot be made a UUID: %w", key, err)
+		}
+	}
+	req.Header.Set(p.key.Header, key)
+	return req, nil
+}
+
+// withField is a JSON object with key as its property of the given name. A
+// property that is there must be the key. Of what is there no byte is changed.
+func withField(body []byte, name, key string) ([]byte, error) {
+	document, err := decodeJSON(body)
+	object, ok := document.(map[string]any)
+	if err != nil || !ok {
+		return nil, fmt.Errorf("the provider takes its idempotency key as %s in a JSON object, and the request has none", name)
+	}
+	if there, ok := object[name]; ok {
+		if there != key {
+			return nil, fmt.Errorf("%s in the request is not its idempotency key; write {{provider_key}} or leave it out", name)
+		}
+		return body, nil
+	}
+	property, err := json.Marshal(map[string]string{name: key})
+	if err != nil {
+		return nil, err
+	}
+	rest := bytes.TrimLeft(body, " \t\r\n")[1:]
+	out := property[:len(property)-1]
+	if len(object) > 0 {
+		out = append(out, ',')
+	}
+	return append(out, rest...), nil
 }
 
 // newRequest is r with what the profile adds, except the key.

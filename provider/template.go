@@ -52,6 +52,7 @@ type Vars struct {
 	ProviderKey         string
 	Prepared, Reference string // empty: not known, so an error where it is used
 	Money               zabor.Money
+	Exponents           Exponents // the provider's, for {{minor}}; nil: those of ISO 4217
 }
 
 // Template makes requests of one [RequestSpec]. It may be used concurrently.

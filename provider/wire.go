@@ -21,6 +21,8 @@ type wire struct {
 	tcp *net.TCPConn
 	ctx context.Context // the call's; its deadline is the last moment for the first byte
 
+	beforeWrite func() // of the first byte, once it was let through; nil: nothing
+
 	mu     sync.Mutex
 	begun  bool // a Write was let through
 	sealed bool // no Write is let through any more
@@ -28,8 +30,12 @@ type wire struct {
 }
 
 func (w *wire) Write(p []byte) (int, error) {
-	if err := w.begin(len(p)); err != nil {
+	first, err := w.begin(len(p))
+	if err != nil {
 		return 0, err
+	}
+	if first && w.beforeWrite != nil {
+		w.beforeWrite()
 	}
 	n, err := w.Conn.Write(p)
 	w.mu.Lock()
@@ -38,22 +44,23 @@ func (w *wire) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// begin lets size bytes out, or says why not. The clock is read here, after
+// begin lets size bytes out, or says why not; first reports that none was let out before. The clock is read here, after
 // dialing and TLS, so that a process which slept finds out before it sends.
-func (w *wire) begin(size int) error {
+func (w *wire) begin(size int) (first bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.sealed {
-		return errSealed
+		return false, errSealed
 	}
 	now := time.Now()
 	if deadline, ok := w.ctx.Deadline(); ok && !w.begun && late(now, now.Round(0), deadline) {
 		w.sealed = true
-		return errTooLate
+		return false, errTooLate
 	}
+	first = !w.begun
 	w.begun = true
 	w.out += size
-	return nil
+	return first, nil
 }
 
 // late compares the monotonic clock of now, which nobody can set, and wall, which

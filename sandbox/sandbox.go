@@ -61,6 +61,9 @@ type Stats struct {
 //	POST /payments                          makes a payment; see payment for the body
 //	GET  /payments?merchant_reference=NAME  the payments of an order or key, in "data"
 //	GET  /payments/ID                       one payment
+//	POST /intents                           a payment that moves nothing yet; the body is the same
+//	POST /intents/ID/confirm                moves its money
+//	GET  /intents/ID                        the same as GET /payments/ID
 //	POST /_faults                           plans a [Fault]
 //	POST /_release                          lets hanging calls go on
 //	POST /_settle?id=ID&status=paid         gives a pending payment its verdict
@@ -68,7 +71,11 @@ type Stats struct {
 //	GET  /_charges?order=NAME               the charges of an order, or of a key
 //	GET  /_wait?charges=N&timeout=10s       answers when N charges are booked
 //
-// It may be used concurrently. A payment costs about 250 bytes, for ever.
+// It also speaks the profile stripe (payment intents below /v1/payment_intents,
+// their search by metadata zabor_key) and yookassa (payments below /v3/payments),
+// with the same faults.
+//
+// It may be used concurrently. A payment costs about 300 bytes, for ever.
 type Sandbox struct {
 	o   Options
 	mux *http.ServeMux
@@ -78,6 +85,7 @@ type Sandbox struct {
 	payments []payment // by number
 	byKey    map[string]thread
 	byOrder  map[string]thread
+	confirms map[string]int32 // payment by the key under which it was confirmed
 	stats    Stats
 	faults   []Fault
 	release  chan struct{} // closed to let hanging calls go on
@@ -87,10 +95,13 @@ type Sandbox struct {
 // payment is what the sandbox remembers of one. Its number is its id.
 type payment struct {
 	order, key, currency   string
+	carried                string // metadata zabor_key
+	speaks                 *dialect
 	amount                 int64
 	at                     int64 // Unix nanoseconds
 	beforeKey, beforeOrder int32 // the one before under the same name; -1: none
 	status                 status
+	confirmed              bool // of what is asked for: an intent that is to be paid at once
 }
 
 type status uint8
@@ -99,11 +110,10 @@ const (
 	paid status = iota
 	processing
 	refused
+	prepared // nothing is asked of anybody yet
 )
 
-var statusNames = [...]string{"paid", "processing", "refused"}
-
-func (s status) String() string { return statusNames[s] }
+func (s status) String() string { return ownNames[s] }
 
 // thread is what is known of one order, or of one key.
 type thread struct {
@@ -126,11 +136,15 @@ func New(o Options) *Sandbox {
 	}
 	s := &Sandbox{
 		o: o, mux: http.NewServeMux(), now: time.Now,
-		byKey: map[string]thread{}, byOrder: map[string]thread{}, release: make(chan struct{}),
+		byKey: map[string]thread{}, byOrder: map[string]thread{}, confirms: map[string]int32{}, release: make(chan struct{}),
 	}
-	s.mux.HandleFunc("POST "+o.Path, s.servePayment)
+	mine := own
+	mine.keyHeader = o.KeyHeader
+	s.speak(&mine, o.Path, "/intents")
 	s.mux.HandleFunc("GET "+o.Path, s.serveLookup)
-	s.mux.HandleFunc("GET "+o.Path+"/{id}", s.serveOne)
+	s.speak(&stripe, "", "/v1/payment_intents")
+	s.mux.HandleFunc("GET /v1/payment_intents/search", s.serveSearch)
+	s.speak(&yookassa, "/v3/payments", "")
 	s.mux.HandleFunc("POST /_faults", s.serveFaults)
 	s.mux.HandleFunc("POST /_release", func(w http.ResponseWriter, _ *http.Request) { s.Release(); w.WriteHeader(http.StatusNoContent) })
 	s.mux.HandleFunc("POST /_settle", s.serveSettle)
@@ -138,6 +152,20 @@ func New(o Options) *Sandbox {
 	s.mux.HandleFunc("GET /_charges", s.serveCharges)
 	s.mux.HandleFunc("GET /_wait", s.serveWait)
 	return s
+}
+
+// speak serves the payments of d at a path, and those of two steps at another;
+// empty: it has none. Where both are one, the request itself says which it is.
+func (s *Sandbox) speak(d *dialect, payments, intents string) {
+	if payments != "" {
+		s.mux.HandleFunc("POST "+payments, s.serve(d, s.pay))
+		s.mux.HandleFunc("GET "+payments+"/{id}", s.serveOne(d))
+	}
+	if intents != "" {
+		s.mux.HandleFunc("POST "+intents, s.serve(d, s.intend))
+		s.mux.HandleFunc("POST "+intents+"/{id}/confirm", s.serve(d, s.confirm))
+		s.mux.HandleFunc("GET "+intents+"/{id}", s.serveOne(d))
+	}
 }
 
 func (s *Sandbox) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
@@ -148,16 +176,18 @@ func Profile(baseURL string, absentAfter time.Duration) provider.Profile {
 	return provider.Profile{
 		BaseURL:   baseURL,
 		Timeout:   10 * time.Second,
-		Key:       provider.Key{Header: "Idempotency-Key", Life: 24 * time.Hour, Replays: provider.ReplaysAll},
+		Key:       provider.Key{Header: "Idempotency-Key", Life: 24 * time.Hour, Replays: provider.ReplaysAll, Mark: "Idempotent-Replayed"},
 		Reference: "/id",
 		Settled:   provider.Match{Pointer: "/status", Values: []string{paid.String()}},
 		Pending:   provider.Match{Pointer: "/status", Values: []string{processing.String()}},
+		Rules:     []provider.Rule{{Means: "unbegun", Values: map[string][]string{"/status": {prepared.String()}}}},
 		Declined:  provider.Refusal{Pointer: "/status", Values: []string{refused.String()}, Statuses: []int{http.StatusPaymentRequired}},
 		Malformed: provider.Refusal{Pointer: "/error/code", Values: []string{invalidRequest}},
 		Amount:    provider.Amount{Minor: "/amount"},
 		Currency:  "/currency",
 		Lookup: &provider.Lookup{
 			Path: "/payments?merchant_reference={{provider_key}}", Items: "/data", AbsentAfter: absentAfter,
+			Prepared: "/intents/{{prepared}}", Reference: "/payments/{{reference}}",
 		},
 	}
 }
@@ -191,7 +221,7 @@ func (s *Sandbox) Charges(name string) []Charge {
 // whether there was one. A yes is a charge.
 func (s *Sandbox) Settle(id string, yes bool) bool {
 	s.mu.Lock()
-	n, ok := s.number(id)
+	n, ok := s.number(&own, id)
 	if !ok || s.payments[n].status != processing {
 		s.mu.Unlock()
 		return false
@@ -246,7 +276,13 @@ func (s *Sandbox) add(p payment) int32 {
 	p.at = s.now().UnixNano()
 	p.beforeKey, p.beforeOrder = link(s.byKey, p.key, n), link(s.byOrder, p.order, n)
 	s.payments = append(s.payments, p)
-	switch p.status {
+	s.enter(n)
+	return n
+}
+
+// enter counts payment n in the status that it has come to. The caller holds mu.
+func (s *Sandbox) enter(n int32) {
+	switch s.payments[n].status {
 	case paid:
 		s.book(n)
 	case processing:
@@ -254,7 +290,6 @@ func (s *Sandbox) add(p payment) int32 {
 	case refused:
 		s.stats.Declined++
 	}
-	return n
 }
 
 // link puts payment n on the thread of name, and returns the one before it.
@@ -312,21 +347,17 @@ func (s *Sandbox) named(name string) []int32 {
 
 func (s *Sandbox) charge(n int32) Charge {
 	p := s.payments[n]
-	return Charge{ID: paymentID(n), Order: p.order, Key: p.key, Amount: p.amount, Currency: p.currency, At: time.Unix(0, p.at).UTC()}
+	return Charge{ID: p.speaks.id(n), Order: p.order, Key: p.key, Amount: p.amount, Currency: p.currency, At: time.Unix(0, p.at).UTC()}
 }
 
 // invalidRequest is the error code of a request that cannot be read.
 const invalidRequest = "invalid_request"
 
-const idPrefix = "pay_"
-
-func paymentID(n int32) string { return idPrefix + strconv.FormatInt(int64(n)+1, 10) }
-
-// number is the payment with the given id. The caller holds mu.
-func (s *Sandbox) number(id string) (int32, bool) {
-	digits, ok := strings.CutPrefix(id, idPrefix)
+// number is the payment of d with the given id. The caller holds mu.
+func (s *Sandbox) number(d *dialect, id string) (int32, bool) {
+	digits, ok := strings.CutPrefix(id, d.prefix)
 	n, err := strconv.ParseInt(digits, 10, 32)
-	if !ok || err != nil || n < 1 || n > int64(len(s.payments)) {
+	if !ok || err != nil || n < 1 || n > int64(len(s.payments)) || s.payments[n-1].speaks.prefix != d.prefix {
 		return 0, false
 	}
 	return int32(n - 1), true

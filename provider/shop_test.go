@@ -1,0 +1,190 @@
+package provider_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"zabor"
+	"zabor/provider"
+	"zabor/sandbox"
+	"zabor/sqlstore"
+)
+
+// shop is a fence in a database of its own before a pretend provider.
+type shop struct {
+	t        *testing.T
+	store    *sqlstore.Store
+	fence    *zabor.Fence
+	bank     *sandbox.Sandbox
+	provider *provider.Provider
+	replay   bool // the resolver may send again
+
+	prepare, request *provider.Template // prepare: nil where a step has one request
+	money            zabor.Money
+	timeout          time.Duration
+
+	ended chan struct{} // one for each connection that the bank has closed
+}
+
+// newShop opens a shop whose bank closes a connection on which no request comes
+// for idle; 0: it waits.
+func newShop(t *testing.T, o sandbox.Options, idle time.Duration, profile func(url string) (provider.Profile, provider.Options)) *shop {
+	t.Helper()
+	store, err := sqlstore.Open("sqlite://" + filepath.Join(t.TempDir(), "fence.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	if err := store.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s := &shop{t: t, store: store, bank: sandbox.New(o), money: zabor.Money{Minor: 1999, Currency: "EUR"}, timeout: time.Second, ended: make(chan struct{}, 1000)}
+	server := httptest.NewUnstartedServer(s.bank)
+	server.Config.ReadHeaderTimeout = idle
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateClosed {
+			s.ended <- struct{}{}
+		}
+	}
+	server.Start()
+	t.Cleanup(server.Close)
+	p, po := profile(server.URL)
+	if s.provider, err = provider.New("bank", p, po); err != nil {
+		t.Fatal(err)
+	}
+	s.restart()
+	return s
+}
+
+// own is the sandbox's own profile.
+func own(url string) (provider.Profile, provider.Options) {
+	return sandbox.Profile(url, 50*time.Millisecond), provider.Options{}
+}
+
+// asks sets the requests of s's only step; prepare without a path: it has none.
+func (s *shop) asks(prepare, request provider.RequestSpec) *shop {
+	s.t.Helper()
+	var err error
+	if prepare.Path != "" {
+		if s.prepare, err = provider.NewTemplate(prepare); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	if s.request, err = provider.NewTemplate(request); err != nil {
+		s.t.Fatal(err)
+	}
+	return s
+}
+
+func (s *shop) restart() {
+	s.fence = &zabor.Fence{Store: s.store, Secret: make([]byte, zabor.MinSecret)}
+}
+
+func (s *shop) effect(order string) zabor.Effect {
+	e := zabor.Effect{
+		Key: zabor.Key{Order: order, Step: "charge"}, Provider: "bank", Amount: s.money, Message: "m", Fingerprint: "f",
+		Timeout: s.timeout, Attempts: 5, AbsentAfter: s.provider.AbsentAfter(), HoldAfter: time.Hour, PendingFor: time.Hour,
+		MissingRow: zabor.Captured,
+	}
+	if s.replay {
+		e.ReplayFor = s.provider.ReplayFor()
+	}
+	freeze := func(t *provider.Template, keys zabor.ProviderKeys, prepared string) ([]byte, error) {
+		r, err := t.Render(provider.Vars{
+			Data: map[string]any{}, Order: order, Step: "charge", ProviderKey: keys.Request, Prepared: prepared,
+			Money: s.money, Exponents: s.provider.Exponents(),
+		})
+		if err != nil {
+			return nil, err
+		}
+		return provider.Freeze(r)
+	}
+	e.Freeze = func(keys zabor.ProviderKeys, prepared string) ([]byte, error) {
+		return freeze(s.request, keys, prepared)
+	}
+	if s.prepare != nil {
+		e.Prepare = func(keys zabor.ProviderKeys) ([]byte, error) { return freeze(s.prepare, keys, "") }
+	}
+	return e
+}
+
+// died is what a process does that dies.
+var died = errors.New("killed")
+
+// do makes order's charge; a call that panics with died kills the process.
+func (s *shop) do(order string, call zabor.Call) (err error) {
+	defer func() {
+		if r := recover(); r == died {
+			err = died
+		} else if r != nil {
+			panic(r)
+		}
+	}()
+	_, err = s.fence.Do(s.t.Context(), s.effect(order), call)
+	return err
+}
+
+func (s *shop) row(order string) zabor.Row {
+	s.t.Helper()
+	row, err := s.store.Load(s.t.Context(), zabor.Key{Order: order, Step: "charge"})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return row
+}
+
+// control settles an order that a look-up finds.
+func (s *shop) control() {
+	s.t.Helper()
+	if err := s.do("control", s.provider.Call); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// resolve is what a worker and its resolver do with order from now on, until its
+// row is in none of the open states.
+func (s *shop) resolve(order string) zabor.Row {
+	s.t.Helper()
+	s.restart()
+	r := zabor.Resolver{Fence: s.fence, Lookup: s.provider.Lookup}
+	if s.replay {
+		r.Replay = s.provider.Call
+	}
+	ctx, cancel := context.WithTimeout(s.t.Context(), 30*time.Second)
+	defer cancel()
+	poll := time.NewTicker(20 * time.Millisecond)
+	defer poll.Stop()
+	for {
+		row := s.row(order)
+		switch row.State {
+		case zabor.Captured, zabor.Doubt:
+			if err := r.Round(ctx); err != nil && ctx.Err() == nil {
+				s.t.Fatal(err)
+			}
+		case zabor.Released:
+			s.do(order, s.provider.Call)
+		default:
+			return row
+		}
+		select {
+		case <-poll.C:
+		case <-ctx.Done():
+			s.t.Fatalf("still %s: %s", row.State, row.Reason)
+		}
+	}
+}
+
+// charged demands that order has exactly one charge, and that the row has it.
+func (s *shop) charged(order string) {
+	s.t.Helper()
+	row, charges := s.row(order), s.bank.Charges(order)
+	if row.State != zabor.Settled || len(charges) != 1 || charges[0].ID != row.Reference {
+		s.t.Errorf("the row is %s %q (%s), and there are the charges %+v", row.State, row.Reference, row.Reason, charges)
+	}
+}
