@@ -185,6 +185,9 @@ func naiveStatements(b *testing.B, s *sqlstore.Store) (insert, update *sql.Stmt)
 	if s.Dialect() == "postgres" {
 		p1, p2 = "$1", "$2"
 	}
+	if s.Dialect() == "sqlite" {
+		s.DB().SetMaxOpenConns(1) // as everybody does there: it has one writer
+	}
 	var err error
 	if _, err = s.DB().Exec("CREATE TABLE naive (id BIGINT PRIMARY KEY, step VARCHAR(64) NOT NULL, reference VARCHAR(64))"); err != nil {
 		b.Fatal(err)

@@ -14,15 +14,23 @@ import (
 )
 
 // statements are the texts of what runs often.
-type statements struct{ insert, swap, load, control, note string }
+type statements struct {
+	insert, swap, load, control, note string
+	// What MySQL's batches are made of: what stands before the rows, the
+	// first row, what stands behind, and each other row.
+	insertMany, swapMany [4]string
+}
 
 func newStatements(d *dialect) statements {
 	set := strings.Split(setColumns, ", ")
+	insertHead := "INSERT INTO zabor_fences (" + keyColumns + ", " + setColumns + ", " + timeColumns + ") VALUES "
+	insertRow := "(" + strings.Repeat("?, ", 3+len(set)) + "{now}, ? * {now} + ?, ? * {now} + ?, {now})"
 	return statements{
 		// The time-outs of a claim are part of the statement, so that an
 		// insert of several rows needs no other text than more values.
-		insert: d.sql("INSERT INTO zabor_fences (" + keyColumns + ", " + setColumns + ", " + timeColumns + ") VALUES (" +
-			strings.Repeat("?, ", 3+len(set)) + "{now}, ? * {now} + ?, ? * {now} + ?, {now})"),
+		insert:     d.sql(insertHead + insertRow),
+		insertMany: [4]string{d.sql(insertHead), d.sql(insertRow), "", d.sql(insertRow)},
+		swapMany:   swapMany(d, set),
 		// state_since stands before state: MySQL assigns from left to right,
 		// and reads what it has just assigned.
 		swap: d.sql("UPDATE zabor_fences SET state_since = CASE WHEN state = ? THEN state_since ELSE {now} END, " +
@@ -34,6 +42,47 @@ func newStatements(d *dialect) statements {
 			" ORDER BY state_since DESC LIMIT ?"),
 		note: d.sql("INSERT INTO zabor_notes (id, scope, order_id, step, epoch, at, kind, actor, note) VALUES (?, ?, ?, ?, ?, {now}, ?, ?, ?)"),
 	}
+}
+
+// swapMany is swap for many rows, whose values stand in a table of their own
+// (v). Its arguments are in the order of swap's. The rows are looked up by their
+// primary key, in v's order.
+func swapMany(d *dialect, set []string) [4]string {
+	names := []string{"new_state", "lease_on", "lease", "replay_new", "replay_on", "replay"}
+	for _, column := range set {
+		names = append(names, "v_"+column)
+	}
+	names = append(names, "k_scope", "k_order_id", "k_step", "prev_epoch", "prev_id")
+	first, more := make([]string, len(names)), make([]string, len(names))
+	for i, name := range names {
+		// The first row says what the columns are: without it, binary values
+		// would be compared as text.
+		first[i], more[i] = "? AS "+name, "?"
+		if binaryColumns[strings.TrimPrefix(name, "v_")] || strings.HasPrefix(name, "k_") || name == "prev_id" {
+			first[i] = "CAST(? AS BINARY) AS " + name
+		}
+	}
+	assign := []string{
+		"f.state_since = CASE WHEN f.state = v.new_state THEN f.state_since ELSE {now} END",
+		"f.send_until = {greatest}(f.send_until, v.lease_on * {now} + v.lease)",
+		"f.replay_until = CASE WHEN v.replay_new = 1 THEN v.replay_on * {now} + v.replay ELSE f.replay_until END",
+	}
+	for _, column := range set {
+		assign = append(assign, "f."+column+" = v.v_"+column)
+	}
+	return [4]string{
+		"UPDATE (",
+		"SELECT " + strings.Join(first, ", "),
+		d.sql(") v STRAIGHT_JOIN zabor_fences f ON f.scope = v.k_scope AND f.order_id = v.k_order_id AND f.step = v.k_step" +
+			" AND f.epoch = v.prev_epoch AND f.attempt_id = v.prev_id SET " + strings.Join(assign, ", ")),
+		"SELECT " + strings.Join(more, ", "),
+	}
+}
+
+// binaryColumns are those of setColumns that hold bytes.
+var binaryColumns = map[string]bool{
+	"attempt_id": true, "provider": true, "account": true, "message_fp": true, "fingerprint": true, "request": true,
+	"prepared": true, "reference": true, "other_reference": true, "answer_body": true, "parked": true, "fields": true, "hook_data": true,
 }
 
 const selectRow = "SELECT " + keyColumns + ", " + setColumns + ", " + timeColumns + ", {now} AS read_at FROM zabor_fences"
@@ -90,6 +139,13 @@ func (s *Store) Insert(ctx context.Context, row zabor.Row, w zabor.Write) (zabor
 	defer cancel()
 	found := row
 	found.CapturedAt, found.SendUntil, found.StateSince, found.ReadAt, found.ReplayUntil = time.Time{}, time.Time{}, time.Time{}, time.Time{}, time.Time{}
+	if w.Hook == nil && w.Note == nil {
+		shared, done := s.share(s.inserts, &batched{key: row.Key, query: s.text.insert, args: args})
+		if shared {
+			return found, nil
+		}
+		defer done()
+	}
 	err = s.repeat(ctx, func(ctx context.Context) error {
 		n, err := s.commit(ctx, s.text.insert, args, row.Key, w)
 		if err == nil {
@@ -142,6 +198,13 @@ func (s *Store) Swap(ctx context.Context, prev zabor.Claim, next zabor.Row, w za
 	args := slices.Concat([]any{string(next.State)}, fromNow(w.Lease), replay[:1], replay, set, keyArgs(next.Key), []any{prev.Epoch, prev.ID[:]})
 	ctx, cancel := finish(ctx)
 	defer cancel()
+	if w.Hook == nil && w.Note == nil {
+		shared, done := s.share(s.swaps, &batched{key: next.Key, query: s.text.swap, args: args})
+		if shared {
+			return nil
+		}
+		defer done()
+	}
 	err = s.repeat(ctx, func(ctx context.Context) error {
 		n, err := s.commit(ctx, s.text.swap, args, next.Key, w)
 		if err != nil {

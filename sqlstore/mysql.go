@@ -28,6 +28,7 @@ func mysqlDialect() *dialect {
 		},
 		setMeta: "ON DUPLICATE KEY UPDATE value = VALUES(value)",
 		judge:   judgeMySQL,
+		batch:   batchMySQL,
 		check:   checkMySQL,
 		goose:   goose.DialectMySQL,
 		// DDL is in no transaction here.

@@ -34,6 +34,7 @@ func postgresDialect() *dialect {
 		setMeta:  "ON CONFLICT (name) DO UPDATE SET value = excluded.value",
 		numbered: true,
 		judge:    judgePostgres,
+		batch:    batchPostgres,
 		check:    checkPostgres,
 		goose:    goose.DialectPostgres,
 		alone:    "SELECT pg_advisory_lock(hashtext('zabor'), hashtext(current_schema())) IS NOT NULL",

@@ -27,6 +27,7 @@ func sqliteDialect() *dialect {
 		},
 		setMeta: "ON CONFLICT (name) DO UPDATE SET value = excluded.value",
 		judge:   judgeSQLite,
+		batch:   batchSQLite,
 		check:   checkSQLite,
 		goose:   goose.DialectSQLite3,
 		versions: "CREATE TABLE " + versionTable + " (\n  id INTEGER PRIMARY KEY AUTOINCREMENT,\n  version_id INTEGER NOT NULL,\n" +

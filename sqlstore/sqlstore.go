@@ -53,6 +53,8 @@ type Store struct {
 	file     string // SQLite's; empty otherwise
 
 	prepared sync.Map // SQL text to *sql.Stmt
+
+	inserts, swaps *gathering // the same where a batch may hold both
 }
 
 // dialect is what one database does in its own way.
@@ -66,6 +68,7 @@ type dialect struct {
 	numbered bool                                                                // placeholders are $1, $2 … instead of ?
 
 	judge    func(error) fault // by the driver's code
+	batch    func(context.Context, *Store, []*batched) error
 	check    func(context.Context, *sql.DB, *problems) error
 	goose    goose.Dialect
 	alone    string // waits until no other migration runs, and says whether; empty: a migration is one transaction
@@ -123,6 +126,11 @@ func Open(address string) (*Store, error) {
 		return nil, err
 	}
 	s.text = newStatements(s.dialect)
+	s.inserts = &gathering{}
+	s.swaps = s.inserts
+	if s.dialect.name == "mysql" {
+		s.swaps = &gathering{}
+	}
 	return s, nil
 }
 
