@@ -124,7 +124,7 @@ func writeRow(address string, state zabor.State, k zabor.Key) error {
 		Key: k, State: state, Basis: zabor.ByCall, Claim: zabor.Claim{Epoch: 1, ID: [16]byte{1}},
 		Provider: "acquirer", Generation: 1, ProviderKey: "key-of-" + name, PrepareKey: "prepare-" + name,
 		Amount: zabor.Money{Minor: 1999, Currency: "EUR"}, Message: "m", Fingerprint: "f", Request: []byte("{}"),
-		Captures: 1, Allowance: 3, Lease: 11 * time.Second, HoldAfter: time.Hour, PendingFor: time.Hour, Reason: "written by a test",
+		Captures: 1, Allowance: 3, Lease: time.Hour, HoldAfter: time.Hour, PendingFor: time.Hour, Reason: "written by a test",
 	}
 	if state == zabor.Settled || state == zabor.Pending {
 		row.Reference = "pay_" + name

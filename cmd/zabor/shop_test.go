@@ -43,8 +43,8 @@ var frameworks = []struct{ name, queue string }{
 type options struct {
 	redis      servers.RedisDB // zero: an empty database of the shared server
 	lanes      int             // 0: 1
-	timeout    time.Duration   // 0: 1s
-	reserve    time.Duration   // of both queues; 0: 4s, the shortest for a time-out of 1s
+	timeout    time.Duration   // 0: 2s: a busy machine must not time out, or no call has settled the control order
+	reserve    time.Duration   // of both queues; 0: 5s, the shortest for a time-out of 2s
 	noLookup   bool            // else a look-up whose silence is proof after 1s
 	hold       time.Duration   // 0: 5m
 	withKeys   bool            // the provider remembers idempotency keys: no test may rely on it
@@ -112,7 +112,7 @@ func (s *shop) configure() {
 		}
 		return d
 	}
-	reserve := seconds(o.reserve, 4*time.Second)
+	reserve := seconds(o.reserve, 5*time.Second)
 	lookup := "    lookup: {path: \"/payments?merchant_reference={{provider_key}}\", items: /data, absent_after: 1s}\n"
 	if o.noLookup {
 		lookup = ""
@@ -155,7 +155,7 @@ providers:
   %s:
     message: ['App\Jobs\ChargeOrder', 'App\Message\ChargeOrder']
 %s%s`, s.fence, o.redis.URL(), max(1, o.lanes), seconds(o.hold, 5*time.Minute), reserve,
-		o.redis.Addr, o.redis.DB, int(reserve/time.Second), s.url, seconds(o.timeout, time.Second), lookup, name, chargeStep, merchant)
+		o.redis.Addr, o.redis.DB, int(reserve/time.Second), s.url, seconds(o.timeout, 2*time.Second), lookup, name, chargeStep, merchant)
 	if err := os.WriteFile(s.file, []byte(text), 0o600); err != nil {
 		s.t.Fatal(err)
 	}
