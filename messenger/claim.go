@@ -53,7 +53,7 @@ func (s *Source) claim(ctx context.Context, consumer string) error {
 	}
 	s.claimedAt = before
 	for _, e := range entries.taken {
-		s.claimed = append(s.claimed, message(e.id, e.fields, consumer, e.deliveries))
+		s.claimed = append(s.claimed, s.message(e.id, e.fields, consumer, e.deliveries))
 	}
 	if len(s.claimed) > 0 {
 		s.keepClaimedIn(s.cfg.RedeliverTimeout / 3)

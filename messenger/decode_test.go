@@ -83,7 +83,7 @@ func TestDecodeWhatSymfonyWrote(t *testing.T) {
 			}
 			m := Decode(r.Member)
 			if r.Member == nil {
-				m = message("1-0", r.fields(), "c", 1)
+				m = new(Source).message("1-0", r.fields(), "c", 1)
 			}
 			t.Run(version+"/"+r.Name, func(t *testing.T) {
 				if want == nil {
@@ -217,14 +217,14 @@ func TestNumbersStayAsWritten(t *testing.T) {
 
 // An entry with fields of its own, as Symfony 8.2 reads it.
 func TestRawFields(t *testing.T) {
-	m := message("1-0", map[string]string{"body": `{"orderId":"1"}`, "headers": `{"type":"App\\Pay"}`}, "c", 1)
+	m := new(Source).message("1-0", map[string]string{"body": `{"orderId":"1"}`, "headers": `{"type":"App\\Pay"}`}, "c", 1)
 	if m.Err != nil || m.Class != `App\Pay` || m.Data["orderId"] != "1" {
 		t.Fatalf("got %q %v, %v", m.Class, m.Data, m.Err)
 	}
 	if again := Decode(m.Raw); again.Err != nil || again.Data["orderId"] != "1" {
 		t.Errorf("Raw %s read again: %v, %v", m.Raw, again.Data, again.Err)
 	}
-	m = message("1-0", map[string]string{"other": "\xff"}, "c", 1)
+	m = new(Source).message("1-0", map[string]string{"other": "\xff"}, "c", 1)
 	if got, want := string(m.Raw), `{"other":{"base64":"/w=="}}`; !errors.Is(m.Err, worker.ErrUnreadable) || got != want {
 		t.Errorf("Raw = %s, Err = %v, want %s and ErrUnreadable", got, m.Err, want)
 	}
@@ -233,7 +233,7 @@ func TestRawFields(t *testing.T) {
 		{"body": "{}", "headers": `nope`},
 		{"headers": `{"type":"A"}`},
 	} {
-		if m := message("1-0", fields, "c", 1); !errors.Is(m.Err, worker.ErrUnreadable) {
+		if m := new(Source).message("1-0", fields, "c", 1); !errors.Is(m.Err, worker.ErrUnreadable) {
 			t.Errorf("%v: Err = %v, want ErrUnreadable", fields, m.Err)
 		}
 	}
@@ -241,11 +241,11 @@ func TestRawFields(t *testing.T) {
 
 func TestDeliveryCounter(t *testing.T) {
 	fields := map[string]string{"message": entry(phpBody("1")), "zabor": "17-3"}
-	if m := message("99-0", fields, "c", 2); !m.DeliveredBefore || m.ID != "17-3" {
+	if m := new(Source).message("99-0", fields, "c", 2); !m.DeliveredBefore || m.ID != "17-3" {
 		t.Errorf("DeliveredBefore=%v, ID=%s, want true and the first entry's id", m.DeliveredBefore, m.ID)
 	}
 	fields["zabor"] = "17-3; DROP"
-	if m := message("99-0", fields, "c", 1); m.DeliveredBefore || m.ID != "99-0" {
+	if m := new(Source).message("99-0", fields, "c", 1); m.DeliveredBefore || m.ID != "99-0" {
 		t.Errorf("DeliveredBefore=%v, ID=%s, want false and 99-0", m.DeliveredBefore, m.ID)
 	}
 }

@@ -12,22 +12,23 @@ import (
 	"zabor/worker"
 )
 
-// forward adds a value to another stream and ends the delivery that it came
+// forward adds an entry to another stream and ends the delivery that it came
 // with. It answers as ack does.
 //
 //	KEYS[1] stream   KEYS[2] the other stream
 //	ARGV[1] group    ARGV[2] id   ARGV[3] consumer   ARGV[4] deliveries
-//	ARGV[5] value    ARGV[6] 1: take the entry off the stream too
+//	ARGV[5] 1: take the entry off the stream too
+//	ARGV[6] …        the entry's fields and values
 var forward = redis.NewScript(owns + `
 if not owns(KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]) then return 0 end
-redis.call('XADD', KEYS[2], '*', 'message', ARGV[5])
+redis.call('XADD', KEYS[2], '*', unpack(ARGV, 6))
 redis.call('XACK', KEYS[1], ARGV[1], ARGV[2])
-if ARGV[6] == '1' then redis.call('XDEL', KEYS[1], ARGV[2]) end
+if ARGV[5] == '1' then redis.call('XDEL', KEYS[1], ARGV[2]) end
 return 1
 `)
 
-// Forward moves m, with the bytes that it had before the delivery, to the end of
-// another stream of the same connection. On a cluster where the two are in
+// Forward moves m, with the fields that its entry had before the delivery, to the
+// end of another stream of the same connection. On a cluster where the two are in
 // different slots it is added before it is acked: whatever fails in between
 // leaves it in both. A message that cannot be read is refused.
 func (s *Source) Forward(ctx context.Context, m *worker.Message, stream string) error {
@@ -42,12 +43,12 @@ func (s *Source) Forward(ctx context.Context, m *worker.Message, stream string) 
 		return fmt.Errorf("transport %s, message %s: not forwarded to %s, it stays: %w", s.name, d.id, stream, cmp.Or(m.Err, worker.ErrUnreadable))
 	}
 	if !s.cfg.Cluster || hashed(stream) == hashed(s.cfg.Stream) {
-		return s.answer(ctx, d, true, forward, []string{s.cfg.Stream, stream}, m.Raw, s.cfg.DeleteAfterAck)
+		return s.answer(ctx, d, true, forward, []string{s.cfg.Stream, stream}, append([]any{s.cfg.DeleteAfterAck}, d.fields...)...)
 	}
 	if err := s.Renew(ctx, m); err != nil {
 		return err
 	}
-	if err := s.client.XAdd(ctx, &redis.XAddArgs{Stream: stream, Values: []any{"message", m.Raw}}).Err(); err != nil {
+	if err := s.client.XAdd(ctx, &redis.XAddArgs{Stream: stream, Values: d.fields}).Err(); err != nil {
 		return fmt.Errorf("transport %s, message %s: not forwarded to %s: %w", s.name, d.id, stream, err)
 	}
 	return s.ack(ctx, m, s.cfg.DeleteAfterAck)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -694,4 +695,52 @@ func TestParkOnStream(t *testing.T) {
 		t.Errorf("Park without a failure transport = %v", err)
 	}
 	ok(t, tr.Renew(t.Context(), m)) // still in hand
+}
+
+// A signed message is read where the signature is the application's; any other is
+// kept from the fence.
+func TestSignedMessages(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		secret, signedWith string
+		unreadable         bool
+	}{
+		"the application's":  {"s3cr3t", "s3cr3t", false},
+		"somebody else's":    {"s3cr3t", "other", true},
+		"no secret is known": {"", "other", false},
+		"not signed":         {"s3cr3t", "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tr := open(t, dsn(t, ""), func(o *Options) { o.Secret = tt.secret })
+			e := &envelope{body: phpBody("1"), headersJSON: []byte("[]")}
+			if tt.signedWith != "" {
+				e.headers = []header{{name: signHeader, value: e.signature(tt.signedWith, true)}, {name: "Sign-Algo", value: "sha256"}}
+			}
+			e.bodyJSON, e.headersJSON = quote(e.body), writeHeaders(e.headers)
+			tr.add(t, string(SerializerPHP.wrap(e.json())))
+			if m := tr.next(t); errors.Is(m.Err, worker.ErrUnreadable) != tt.unreadable || m.Err != nil && !tt.unreadable {
+				t.Errorf("Err = %v, want unreadable: %v", m.Err, tt.unreadable)
+			}
+		})
+	}
+}
+
+// An entry goes to the other stream with the fields that it has, whichever they
+// are.
+func TestForwardKeepsTheFields(t *testing.T) {
+	t.Parallel()
+	tr := open(t, dsn(t, ""))
+	fields := map[string]any{"body": `{"orderId":"1"}`, "headers": `{"type":"App\\Pay"}`}
+	ok(t, tr.redis.XAdd(t.Context(), &redis.XAddArgs{Stream: tr.cfg.Stream, Values: []any{"body", fields["body"], "headers", fields["headers"], "zabor", "17-3"}}).Err())
+	m := tr.next(t)
+	if m.Err != nil || m.ID != "17-3" {
+		t.Fatalf("message %s, %v", m.ID, m.Err)
+	}
+	ok(t, tr.Forward(t.Context(), m, "other"))
+	entries, err := tr.redis.XRange(t.Context(), "other", "-", "+").Result()
+	ok(t, err)
+	if len(entries) != 1 || !reflect.DeepEqual(entries[0].Values, fields) {
+		t.Errorf("the other stream holds %v, want %v", entries, fields)
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -42,8 +43,9 @@ type Options struct {
 	// Failed is the transport's failure transport; nil: there is none, and
 	// Park is an error.
 	Failed Failed
-	// Secret is the application's secret (APP_SECRET), with which signed
-	// messages are signed anew; empty: they are parked as they are.
+	// Secret is the application's secret (APP_SECRET): the signatures of signed
+	// messages are checked, and parked ones are signed anew. Empty: no signature
+	// is looked at, and signed messages are parked as they are.
 	Secret string
 	Host   string            // this host's name, part of the consumer's
 	Alert  func(zabor.Alert) // nil: nobody is told
@@ -92,6 +94,7 @@ type delivery struct {
 	consumer   string
 	deliveries int64
 	envelope   *envelope // nil: the entry cannot be read
+	fields     []any     // of the entry, names and values; not zabor's own
 }
 
 var _ worker.Source = (*Source)(nil)
@@ -256,16 +259,22 @@ func (s *Source) read(ctx context.Context, consumer string) (*worker.Message, er
 	for name, value := range entry.Values {
 		fields[name], _ = value.(string)
 	}
-	return message(entry.ID, fields, consumer, 1), nil
+	return s.message(entry.ID, fields, consumer, 1), nil
 }
 
 var entryID = regexp.MustCompile(`^[0-9]{1,20}-[0-9]{1,20}$`)
 
-// message decodes an entry.
-func message(id string, fields map[string]string, consumer string, deliveries int64) *worker.Message {
+// message decodes an entry. One whose signature is not the application's is
+// unreadable, as it is for PHP.
+func (s *Source) message(id string, fields map[string]string, consumer string, deliveries int64) *worker.Message {
 	d := &delivery{id: id, first: id, consumer: consumer, deliveries: deliveries}
 	if first := fields["zabor"]; entryID.MatchString(first) {
 		d.first = first
+	}
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		if name != "zabor" {
+			d.fields = append(d.fields, name, fields[name])
+		}
 	}
 	m := &worker.Message{ID: d.first, Receipt: d}
 	m.Raw, d.envelope, m.Err = readEntry(fields)
@@ -275,6 +284,9 @@ func message(id string, fields map[string]string, consumer string, deliveries in
 		return m
 	}
 	m.Message, m.Err = d.envelope.decode()
+	if s.secret != "" && d.envelope.header(signHeader) != "" && !d.envelope.signedBy(s.secret) {
+		m.Err = unreadable("it is not signed with app_secret: somebody else has written it, or the application's secret is another")
+	}
 	m.DeliveredBefore = m.DeliveredBefore || deliveries > 1
 	return m
 }
