@@ -39,7 +39,7 @@ func (s *Source) Retry(ctx context.Context, uuid string) error {
 	return s.c.Failed.take(ctx, s.c.Connection, s.c.Queue, uuid, func(payload []byte) error {
 		fresh, err := withoutAttempts(payload)
 		if err != nil {
-			return fmt.Errorf("its payload is none that a worker can read, and was not queued: %w", err)
+			return fmt.Errorf("%w, and was not queued: %w", worker.ErrUnreadable, err)
 		}
 		_, err = s.Push(ctx, fresh)
 		return err

@@ -182,7 +182,7 @@ func (f *FailedJobs) take(ctx context.Context, connection, queue, uuid string, p
 		err = tx.Commit()
 	}
 	if err != nil {
-		return fmt.Errorf("it is on the queue again, and its row may still be there: %w", f.failure("delete from", err))
+		return fmt.Errorf("%w: %w", worker.ErrBoth, f.failure("delete from", err))
 	}
 	return nil
 }

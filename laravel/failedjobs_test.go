@@ -311,7 +311,7 @@ func TestRetryHalfDone(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := q.Retry(ctx, "uuid-1"); err == nil || !strings.Contains(err.Error(), "on the queue again, and its row may still be there") {
+		if err := q.Retry(ctx, "uuid-1"); !errors.Is(err, worker.ErrBoth) {
 			t.Fatalf("Retry = %v", err)
 		}
 		if got := q.list(t, q.k.ready); len(got) != 1 || len(rows(t, db)) != 1 {

@@ -90,7 +90,7 @@ func (t *Table) Take(ctx context.Context, id string, push func(Parked) error) er
 		err = tx.Commit()
 	}
 	if err != nil {
-		return fmt.Errorf("it is on its stream again, and its row may still be there: %w", err)
+		return fmt.Errorf("%w: %w", worker.ErrBoth, err)
 	}
 	return nil
 }
@@ -223,7 +223,7 @@ func (f *Stream) Take(ctx context.Context, id string, push func(Parked) error) e
 		return err
 	}
 	if err := f.Remove(ctx, id); err != nil && !errors.Is(err, ErrNotKept) {
-		return fmt.Errorf("it is on its stream again, and may still be in the failure transport: %w", err)
+		return fmt.Errorf("%w: %w", worker.ErrBoth, err)
 	}
 	return nil
 }
@@ -322,10 +322,10 @@ func (s *Source) Push(ctx context.Context, raw []byte) error {
 
 func (s *Source) value(p Parked) ([]byte, error) {
 	if !utf8.ValidString(p.Body) {
-		return nil, errors.New("its body is not UTF-8: the JSON of a stream entry cannot hold it")
+		return nil, unreadable("its body is not UTF-8, and the JSON of a stream entry cannot hold it")
 	}
 	if !json.Valid([]byte(p.Headers)) {
-		return nil, errors.New("its headers are not JSON")
+		return nil, unreadable("its headers are not JSON")
 	}
 	e := envelope{bodyJSON: quote(p.Body), headersJSON: []byte(p.Headers)}
 	return s.cfg.Serializer.wrap(e.json()), nil

@@ -11,4 +11,8 @@ var (
 	// format. They are kept in zabor's own table: PHP's failure transports
 	// lose or refuse them.
 	ErrUnreadable = errors.New("the message cannot be decoded")
+
+	// ErrBoth: a message was put back on its queue, and may be in its failure
+	// transport still.
+	ErrBoth = errors.New("it is on its queue again, and may still be in the failure transport")
 )

@@ -32,6 +32,7 @@ type cli struct {
 	Worker  workerCommand  `cmd:"" help:"Take messages from the queues and run their steps through the fence; resolve what is in doubt."`
 	Migrate migrateCommand `cmd:"" help:"Create or upgrade the tables, or print the SQL."`
 	Fence   fenceCommand   `cmd:"" help:"Look at rows of the fence."`
+	Failed  failedCommand  `cmd:"" help:"Failure transports of the queues: list, put back, forget."`
 	Conf    configCommand  `cmd:"" name:"config" help:"Check the configuration, or print its schema."`
 	Alert   alertCommand   `cmd:"" help:"Alerts."`
 	Sandbox sandboxCommand `cmd:"" help:"A pretend payment provider with faults on demand."`

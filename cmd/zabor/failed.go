@@ -1,0 +1,492 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"zabor"
+	"zabor/internal/config"
+	"zabor/laravel"
+	"zabor/messenger"
+	"zabor/sqlstore"
+	"zabor/step"
+	"zabor/worker"
+)
+
+type failedCommand struct {
+	List   failedList   `cmd:"" help:"List what the failure transports of the configured queues hold, the newest first."`
+	Retry  failedRetry  `cmd:"" help:"Put messages back on their queues, and only then take them out of the failure transport. Nothing is called: a worker takes them, and meets the fence."`
+	Forget failedForget `cmd:"" help:"Delete messages from the failure transport. Nothing is called, and no row of the fence changes."`
+}
+
+// failureTransport is where messages of one queue lie that were given up.
+type failureTransport interface {
+	// entries gives its messages, the newest first, and ends with the first
+	// error.
+	entries(ctx context.Context) iter.Seq2[failedMessage, error]
+	// entry is the message of that id, or errNoEntry.
+	entry(ctx context.Context, id string) (failedMessage, error)
+	// retry puts the message back on its queue and then deletes it. After an
+	// error it is in one of the two, with worker.ErrBoth in both.
+	retry(ctx context.Context, id string) error
+	// forget deletes the message, or is errNoEntry.
+	forget(ctx context.Context, id string) error
+}
+
+var errNoEntry = errors.New("there is no such failed message")
+
+// failedMessage is a message in a failure transport.
+type failedMessage struct {
+	id     string
+	kind   string // failed_jobs, messenger or unreadable
+	at     time.Time
+	reason string
+	*worker.Message
+}
+
+// laravelFailures are a Laravel queue's rows of failed_jobs.
+type laravelFailures struct{ *laravel.Source }
+
+func (f laravelFailures) entries(ctx context.Context) iter.Seq2[failedMessage, error] {
+	return converted(f.Failed(ctx), f.message)
+}
+
+func (f laravelFailures) message(j laravel.FailedJob) failedMessage {
+	return failedMessage{id: j.UUID, kind: "failed_jobs", at: j.At, reason: j.Reason, Message: f.Decode(j.Payload)}
+}
+
+func (f laravelFailures) entry(ctx context.Context, id string) (failedMessage, error) {
+	j, err := f.FailedJob(ctx, id)
+	if err != nil {
+		return failedMessage{}, absent(err, laravel.ErrNoFailedJob)
+	}
+	return f.message(j), nil
+}
+
+func (f laravelFailures) retry(ctx context.Context, id string) error {
+	return absent(f.Retry(ctx, id), laravel.ErrNoFailedJob)
+}
+
+func (f laravelFailures) forget(ctx context.Context, id string) error {
+	return absent(f.Forget(ctx, id), laravel.ErrNoFailedJob)
+}
+
+// symfonyFailures are a Symfony transport's messages in its failure transport.
+type symfonyFailures struct{ *messenger.Source }
+
+func (f symfonyFailures) entries(ctx context.Context) iter.Seq2[failedMessage, error] {
+	return converted(f.Failed(ctx), f.message)
+}
+
+func (f symfonyFailures) message(m messenger.FailedMessage) failedMessage {
+	return failedMessage{id: m.ID, kind: "messenger", at: m.At, reason: m.Reason, Message: m.Message}
+}
+
+func (f symfonyFailures) entry(ctx context.Context, id string) (failedMessage, error) {
+	m, err := f.FailedMessage(ctx, id)
+	if err != nil {
+		return failedMessage{}, absent(err, messenger.ErrNotKept)
+	}
+	return f.message(m), nil
+}
+
+func (f symfonyFailures) retry(ctx context.Context, id string) error {
+	return absent(f.Retry(ctx, id), messenger.ErrNotKept)
+}
+
+func (f symfonyFailures) forget(ctx context.Context, id string) error {
+	return absent(f.Forget(ctx, id), messenger.ErrNotKept)
+}
+
+// unreadables are a queue's entries of zabor_unreadable.
+type unreadables struct {
+	store *sqlstore.Store
+	queue string
+	push  func(ctx context.Context, raw []byte) error
+}
+
+func (u *unreadables) entries(ctx context.Context) iter.Seq2[failedMessage, error] {
+	const page = 100
+	return func(yield func(failedMessage, error) bool) {
+		for last := (sqlstore.KeptUnreadable{}); ; {
+			kept, err := u.store.ListUnreadable(ctx, u.queue, last, page)
+			if err != nil {
+				yield(failedMessage{}, err)
+				return
+			}
+			for _, k := range kept {
+				if last = k; !yield(u.message(k), nil) {
+					return
+				}
+			}
+			if len(kept) < page {
+				return
+			}
+		}
+	}
+}
+
+// shortID is how many digits of an unreadable message's id are shown.
+const shortID = 16
+
+func (u *unreadables) message(k sqlstore.KeptUnreadable) failedMessage {
+	return failedMessage{id: k.ID[:shortID], kind: "unreadable", at: k.At, reason: k.Reason,
+		Message: &worker.Message{ID: k.ID, Raw: k.Bytes, Err: worker.ErrUnreadable}}
+}
+
+func (u *unreadables) entry(ctx context.Context, id string) (failedMessage, error) {
+	k, err := u.store.LoadUnreadable(ctx, u.queue, id)
+	if err != nil {
+		return failedMessage{}, absent(err, sqlstore.ErrNoUnreadable)
+	}
+	return u.message(k), nil
+}
+
+func (u *unreadables) retry(ctx context.Context, id string) error {
+	m, err := u.entry(ctx, id)
+	if err != nil {
+		return err
+	}
+	if err := u.push(ctx, m.Raw); err != nil {
+		return err
+	}
+	if err := u.store.ForgetUnreadable(ctx, u.queue, m.ID); err != nil && !errors.Is(err, sqlstore.ErrNoUnreadable) {
+		return fmt.Errorf("%w: %w", worker.ErrBoth, err)
+	}
+	return nil
+}
+
+func (u *unreadables) forget(ctx context.Context, id string) error {
+	m, err := u.entry(ctx, id)
+	if err != nil {
+		return err
+	}
+	return absent(u.store.ForgetUnreadable(ctx, u.queue, m.ID), sqlstore.ErrNoUnreadable)
+}
+
+func absent(err, none error) error {
+	if errors.Is(err, none) {
+		return errNoEntry
+	}
+	return err
+}
+
+func converted[T any](all iter.Seq2[T, error], convert func(T) failedMessage) iter.Seq2[failedMessage, error] {
+	return func(yield func(failedMessage, error) bool) {
+		for one, err := range all {
+			if err != nil {
+				yield(failedMessage{}, err)
+				return
+			}
+			if !yield(convert(one), nil) {
+				return
+			}
+		}
+	}
+}
+
+// failures are the failure transports of the configured queues.
+type failures struct {
+	transports []queueTransport
+	steps      []*step.Step
+	close      func()
+}
+
+type queueTransport struct {
+	queue string
+	failureTransport
+}
+
+// openFailures opens the failure transports of the named queues; none named: of
+// all.
+func (p *program) openFailures(names []string) (*failures, error) {
+	file, store, err := p.openFence()
+	if err != nil {
+		return nil, err
+	}
+	f, err := p.failuresOf(file, store, names)
+	if err != nil {
+		store.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+func (p *program) failuresOf(file *config.Config, store *sqlstore.Store, names []string) (*failures, error) {
+	choice := workerCommand{Queue: names}
+	if err := choice.choose(file); err != nil {
+		return nil, err
+	}
+	queues, closeQueues, err := p.queues(file, store)
+	if err != nil {
+		return nil, err
+	}
+	f := &failures{steps: file.Compiled(), close: func() { closeQueues(); store.Close() }}
+	for _, q := range queues {
+		bytes := &unreadables{store: store, queue: q.Name()}
+		switch source := q.Source.(type) {
+		case *laravel.Source:
+			bytes.push = func(ctx context.Context, raw []byte) error { _, err := source.Push(ctx, raw); return err }
+			f.transports = append(f.transports, queueTransport{q.Name(), laravelFailures{source}})
+		case *messenger.Source:
+			bytes.push = source.Push
+			f.transports = append(f.transports, queueTransport{q.Name(), symfonyFailures{source}})
+		default:
+			panic(fmt.Sprintf("a queue of type %T", source)) // queues makes no other
+		}
+		f.transports = append(f.transports, queueTransport{q.Name(), bytes})
+	}
+	return f, nil
+}
+
+// key is the key that m's step makes, as far as it can be made.
+func (f *failures) key(m failedMessage) (zabor.Key, bool) {
+	if m.Err != nil {
+		return zabor.Key{}, false
+	}
+	i := slices.IndexFunc(f.steps, func(s *step.Step) bool { return s.Matches(m.Class) })
+	if i < 0 {
+		return zabor.Key{}, false
+	}
+	k, err := f.steps[i].Key(m.Message.Message)
+	return k, err == nil
+}
+
+// told says what m is, for a line about it.
+func (f *failures) told(queue string, m failedMessage) string {
+	what := m.kind
+	if m.Class != "" {
+		what = printable(m.Class)
+	}
+	if k, ok := f.key(m); ok {
+		what += ", " + k.String()
+	}
+	return fmt.Sprintf("%s of queue %s (%s)", printable(m.id), queue, what)
+}
+
+// found is a failed message and where it is.
+type found struct {
+	in queueTransport
+	failedMessage
+}
+
+// find is the message that each id names.
+func (f *failures) find(ctx context.Context, ids []string) ([]found, error) {
+	var all []found
+	for _, id := range ids {
+		var hits []found
+		for _, t := range f.transports {
+			m, err := t.entry(ctx, id)
+			switch {
+			case errors.Is(err, errNoEntry):
+			case err != nil:
+				return nil, unreachable(fmt.Errorf("queue %s: failed message %s: %w", t.queue, printable(id), err), `nothing was changed; "zabor failed list --queue `+t.queue+`" shows the same error until it is mended`)
+			default:
+				hits = append(hits, found{t, m})
+			}
+		}
+		switch len(hits) {
+		case 0:
+			return nil, bad(fmt.Errorf("no failed message has the id %s: nothing was changed", printable(id)), `"zabor failed list" shows them all; one that was retried or forgotten is not there any more`)
+		case 1:
+			if !slices.ContainsFunc(all, func(a found) bool { return a.in == hits[0].in && a.id == hits[0].id }) {
+				all = append(all, hits[0])
+			}
+		default:
+			return nil, usage(fmt.Errorf("the queues %s and %s both have a failed message %s: nothing was changed", hits[0].in.queue, hits[1].in.queue, printable(id)), "name one of them with --queue")
+		}
+	}
+	return all, nil
+}
+
+type failedList struct {
+	Queue []string `placeholder:"NAME" help:"Only of these queues."`
+	JSON  bool     `name:"json" help:"One JSON array."`
+}
+
+// failedJSON is the documented shape of a failed message.
+type failedJSON struct {
+	ID        string   `json:"id"`
+	Queue     string   `json:"queue"`
+	Transport string   `json:"transport"` // failed_jobs, messenger or unreadable
+	Class     string   `json:"class"`
+	Key       *keyJSON `json:"key"` // null: no step makes one of it
+	FailedAt  *string  `json:"failed_at"`
+	Reason    string   `json:"reason"` // its first line
+}
+
+type keyJSON struct {
+	Scope string `json:"scope"`
+	Order string `json:"order"`
+	Step  string `json:"step"`
+}
+
+func (c *failedList) Run(p *program) error {
+	f, err := p.openFailures(c.Queue)
+	if err != nil {
+		return err
+	}
+	defer f.close()
+	w := tabwriter.NewWriter(p.stdout, 0, 8, 2, ' ', 0)
+	separator := "["
+	row := func(queue string, m failedMessage) error {
+		reason, _, _ := strings.Cut(m.reason, "\n")
+		k, known := f.key(m)
+		if !c.JSON {
+			key := ""
+			if known {
+				key = printable(k.String())
+			}
+			_, err := fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", printable(m.id), queue, m.kind, printable(m.Class), key, timeText(m.at), printable(reason))
+			return err
+		}
+		one := failedJSON{ID: m.id, Queue: queue, Transport: m.kind, Class: m.Class, FailedAt: timeOrNull(m.at), Reason: reason}
+		if known {
+			one.Key = &keyJSON{k.Scope, k.Order, k.Step}
+		}
+		text, err := json.Marshal(one)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(p.stdout, "%s%s", separator, text)
+		separator = ",\n"
+		return err
+	}
+	if !c.JSON {
+		fmt.Fprintln(w, "ID\tQUEUE\tIN\tCLASS\tKEY\tFAILED\tREASON")
+	}
+	var broken []error // the other transports are listed all the same
+	for _, t := range f.transports {
+		for m, err := range t.entries(p.ctx) {
+			if err != nil {
+				broken = append(broken, fmt.Errorf("queue %s: %w", t.queue, err))
+				break
+			}
+			if err := row(t.queue, m); err != nil {
+				return err
+			}
+		}
+	}
+	if c.JSON {
+		if separator == "[" {
+			fmt.Fprint(p.stdout, "[")
+		}
+		fmt.Fprintln(p.stdout, "]")
+	} else if err := w.Flush(); err != nil {
+		return err
+	}
+	if len(broken) > 0 {
+		return unreachable(errors.Join(broken...), "the list is not complete; nothing was changed")
+	}
+	return nil
+}
+
+type failedRetry struct {
+	ID    []string `arg:"" optional:"" help:"Ids as listed."`
+	All   bool     `help:"All that are listed; not the unreadable ones, which would come back: name those."`
+	Queue []string `placeholder:"NAME" help:"Only of these queues."`
+}
+
+func (c *failedRetry) Run(p *program) error {
+	if c.All == (len(c.ID) > 0) {
+		return usage(errors.New("failed retry: give ids, or --all"), `"zabor failed list" shows the ids`)
+	}
+	f, err := p.openFailures(c.Queue)
+	if err != nil {
+		return err
+	}
+	defer f.close()
+	messages, err := c.chosen(p.ctx, f)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(p.stdout, "%d messages go back to the end of their queues; nothing is called here: a worker takes them, and meets the fence\n", len(messages))
+	return p.each(messages, func(m found) (string, error) {
+		return "is on its queue again: " + f.told(m.in.queue, m.failedMessage), m.in.retry(p.ctx, m.id)
+	})
+}
+
+// chosen are the messages to retry, the oldest first.
+func (c *failedRetry) chosen(ctx context.Context, f *failures) ([]found, error) {
+	if !c.All {
+		return f.find(ctx, c.ID)
+	}
+	var all []found
+	for _, t := range f.transports {
+		if _, ok := t.failureTransport.(*unreadables); ok {
+			continue
+		}
+		first := len(all)
+		for m, err := range t.entries(ctx) {
+			if err != nil {
+				return nil, unreachable(fmt.Errorf("queue %s: %w", t.queue, err), "nothing was changed")
+			}
+			m.Raw, m.reason = nil, "" // there may be many
+			all = append(all, found{t, m})
+		}
+		slices.Reverse(all[first:])
+	}
+	return all, nil
+}
+
+type failedForget struct {
+	ID    []string `arg:"" help:"Ids as listed."`
+	Queue []string `placeholder:"NAME" help:"Only of these queues."`
+	Yes   bool     `help:"Do it; else only say what would be deleted."`
+}
+
+func (c *failedForget) Run(p *program) error {
+	f, err := p.openFailures(c.Queue)
+	if err != nil {
+		return err
+	}
+	defer f.close()
+	messages, err := f.find(p.ctx, c.ID)
+	if err != nil {
+		return err
+	}
+	for _, m := range messages {
+		fmt.Fprintf(p.stdout, "to be deleted for good: %s\n", f.told(m.in.queue, m.failedMessage))
+	}
+	if !c.Yes {
+		return usage(fmt.Errorf("nothing was deleted: %d messages would be", len(messages)), "add --yes; what their rows in the fence say stays as it is")
+	}
+	return p.each(messages, func(m found) (string, error) {
+		return "deleted: " + f.told(m.in.queue, m.failedMessage), m.in.forget(p.ctx, m.id)
+	})
+}
+
+// each does one thing to each message, says so, and stops at the first that
+// fails. One that is gone meanwhile was somebody else's.
+func (p *program) each(messages []found, do func(found) (string, error)) error {
+	done := 0
+	for _, m := range messages {
+		what, err := do(m)
+		switch {
+		case errors.Is(err, errNoEntry):
+			fmt.Fprintf(p.stdout, "gone meanwhile: %s of queue %s\n", printable(m.id), m.in.queue)
+			continue
+		case err == nil:
+			done++
+			fmt.Fprintln(p.stdout, what)
+			continue
+		}
+		err = fmt.Errorf("failed message %s of queue %s: %w; %d of %d were done before it", printable(m.id), m.in.queue, err, done, len(messages))
+		switch {
+		case errors.Is(err, worker.ErrBoth):
+			return bad(err, fmt.Sprintf("the worker meets the fence for it; then run \"zabor failed forget %s --queue %s --yes\"", m.id, m.in.queue))
+		case done > 0, errors.Is(err, worker.ErrUnreadable):
+			return bad(err, fmt.Sprintf("it is where it was; \"zabor failed list --queue %s\" shows what is left", m.in.queue))
+		}
+		return unreachable(err, fmt.Sprintf("it is where it was, unless the answer alone was lost; \"zabor failed list --queue %s\" shows it", m.in.queue))
+	}
+	fmt.Fprintf(p.stdout, "%d of %d done\n", done, len(messages))
+	return nil
+}
