@@ -281,6 +281,12 @@ func (s *Store) runHook(ctx context.Context, tx *sql.Tx, h zabor.Hook) error {
 	if h.Rows >= 0 && n != int64(h.Rows) {
 		return &zabor.HookError{Hook: h.Name, Err: fmt.Errorf("it hit %d rows, not %d", n, h.Rows)}
 	}
+	if s.dialect.mistaken == nil {
+		return nil
+	}
+	if err := s.dialect.mistaken(ctx, tx); err != nil {
+		return &zabor.HookError{Hook: h.Name, Err: err}
+	}
 	return nil
 }
 

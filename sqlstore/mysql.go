@@ -26,11 +26,12 @@ func mysqlDialect() *dialect {
 			scope, order, step := []byte(k.Scope), []byte(k.Order), []byte(k.Step)
 			return "(scope > ? OR (scope = ? AND (order_id > ? OR (order_id = ? AND step > ?))))", []any{scope, scope, order, order, step}
 		},
-		setMeta: "ON DUPLICATE KEY UPDATE value = VALUES(value)",
-		judge:   judgeMySQL,
-		batch:   batchMySQL,
-		check:   checkMySQL,
-		goose:   goose.DialectMySQL,
+		setMeta:  "ON DUPLICATE KEY UPDATE value = VALUES(value)",
+		judge:    judgeMySQL,
+		mistaken: mistakenMySQL,
+		batch:    batchMySQL,
+		check:    checkMySQL,
+		goose:    goose.DialectMySQL,
 		// DDL is in no transaction here.
 		alone:    "SELECT GET_LOCK(CONCAT('zabor_migrate_', MD5(DATABASE())), 60)",
 		together: "DO RELEASE_LOCK(CONCAT('zabor_migrate_', MD5(DATABASE())))",
@@ -63,6 +64,28 @@ func judgeMySQL(err error) fault {
 	// Deadlock (1213), lock wait (1205), «prepare again» (1615), a cluster node
 	// that is not ready (1047) and whatever else.
 	return unknown
+}
+
+// mistakenMySQL is an error when the statement before took a text for the number
+// that it begins with: WHERE id = '7abc' hits row 7, in strict mode too.
+func mistakenMySQL(ctx context.Context, tx *sql.Tx) error {
+	const truncated = 1292 // ER_TRUNCATED_WRONG_VALUE
+	rows, err := tx.QueryContext(ctx, "SHOW WARNINGS")
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var level, text string
+		var code int
+		if err := rows.Scan(&level, &code, &text); err != nil {
+			return err
+		}
+		if code == truncated {
+			return fmt.Errorf("it compares a text with a number, and the database took one for the other (%s): CAST the column to CHAR", text)
+		}
+	}
+	return rows.Err()
 }
 
 func openMySQL(a address) (*sql.DB, error) {

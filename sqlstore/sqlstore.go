@@ -67,7 +67,8 @@ type dialect struct {
 	setMeta  string                                                              // what makes an INSERT into zabor_meta overwrite
 	numbered bool                                                                // placeholders are $1, $2 … instead of ?
 
-	judge    func(error) fault // by the driver's code
+	judge    func(error) fault                    // by the driver's code
+	mistaken func(context.Context, *sql.Tx) error // what is wrong with the statement before although it ran; nil: that cannot be
 	batch    func(context.Context, *Store, []*batched) error
 	check    func(context.Context, *sql.DB, *problems) error
 	goose    goose.Dialect
