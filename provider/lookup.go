@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
+	"strings"
 
 	"zabor"
 )
@@ -101,10 +103,30 @@ func (p *Provider) find(ctx context.Context, row zabor.Row) (zabor.Finding, erro
 // absent is what a look-up by what the request carried says when it finds
 // nothing.
 func (p *Provider) absent(row zabor.Row) zabor.Finding {
-	if p.carried && !bytes.Contains(row.Request, []byte(row.ProviderKey)) {
-		return zabor.Finding{Outcome: zabor.Outcome{Reason: "the look-up finds nothing, and could not: the request did not carry {{provider_key}}"}}
+	if err := p.findable(row); err != nil {
+		return zabor.Finding{Outcome: zabor.Outcome{Reason: "the look-up finds nothing, which proves nothing: " + oneLine(err)}}
 	}
 	return zabor.Finding{Absent: true}
+}
+
+// findable is why row's request could not be found if it was executed; nil: it
+// could.
+func (p *Provider) findable(row zabor.Row) error {
+	carries := p.key.Field != "" || bytes.Contains(row.Request, []byte(row.ProviderKey))
+	if p.carried && !carries {
+		return errors.New("the request did not carry {{provider_key}}")
+	}
+	if len(p.paths) == 0 {
+		return nil
+	}
+	r, err := Thaw(row.Request)
+	if err != nil {
+		return err
+	}
+	if path, _, _ := strings.Cut(r.Path, "?"); !slices.Contains(p.paths, path) {
+		return fmt.Errorf("it does not know what %s makes", path)
+	}
+	return nil
 }
 
 // findIn reads the hits of a look-up's answer; byID: it is one object that the

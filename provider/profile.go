@@ -134,6 +134,9 @@ type Lookup struct {
 	// Carried: Path finds only what has the provider key in its request, so that
 	// absence of a request without it means nothing.
 	Carried bool `yaml:"carried"`
+	// Paths are the paths of the requests that Path finds, without a query;
+	// absence of another one means nothing. Empty: of all.
+	Paths []string `yaml:"paths"`
 	// Prepared gets the object of a two-step call by its {{prepared}} id, and is
 	// taken instead of Path where there is one. The answer is the one hit; 404 is
 	// an error, since the object is there.
@@ -188,6 +191,7 @@ type compiled struct {
 	getPrepared *Template // nil: none
 	getPending  *Template // nil: none
 	carried     bool
+	paths       []string // empty: all
 	items       pointer
 }
 
@@ -388,7 +392,7 @@ func compileLookup(l *Lookup, c *compiled) (err error) {
 	if l.AbsentAfter <= 0 {
 		return fmt.Errorf("lookup.absent_after %s: above zero; how late may a call still be executed, and how late is it seen by the look-up?", l.AbsentAfter)
 	}
-	c.look, c.carried = true, l.Carried
+	c.look, c.carried, c.paths = true, l.Carried, l.Paths
 	if l.Items != "" {
 		if c.items, err = parsePointer(l.Items); err != nil {
 			return fmt.Errorf("lookup.items: %w", err)
