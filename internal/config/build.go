@@ -18,8 +18,8 @@ type built struct {
 	steps    []*step.Step
 }
 
-// Profile is the profile of the provider of the given name; false: there is no
-// such provider, or its profile is one of those that Unbuilt lists.
+// Profile is the profile of the provider of the given name, with its credentials;
+// false: there is no such provider.
 func (c *Config) Profile(name string) (provider.Profile, bool) {
 	p, ok := c.profiles[name]
 	return p, ok
@@ -30,9 +30,12 @@ func (c *Config) Profile(name string) (provider.Profile, bool) {
 func (c *Config) Compiled() []*step.Step { return slices.Clone(c.steps) }
 
 // profileNames are the providers that a profile can name.
-var profileNames = []string{
-	"custom", "adyen", "braintree", "checkout", "cloudpayments", "gocardless", "mollie", "paypal", "paystack",
-	"razorpay", "square", "stripe", "tbank", "worldpay", "yookassa",
+func profileNames() []string {
+	names := []string{"custom"}
+	for _, b := range provider.Builtins() {
+		names = append(names, b.Name)
+	}
+	return names
 }
 
 func (v *validator) buildProviders() {
@@ -48,13 +51,39 @@ func (v *validator) buildProviders() {
 				continue
 			}
 			v.profiles[name] = profile
-		case !slices.Contains(profileNames, p.Profile):
-			fix := "write one of " + strings.Join(profileNames, ", ")
-			if like := nearest(p.Profile, profileNames); like != "" {
-				fix = "did you mean " + like + "?"
-			}
-			v.wrong(at.child("profile"), fmt.Sprintf("%q is not a known profile", p.Profile), fix)
+		default:
+			v.buildBuiltin(name, p, at)
 		}
+	}
+}
+
+// buildBuiltin makes the profile of a provider that is built in: of its account
+// and secret, and of nothing else.
+func (v *validator) buildBuiltin(name string, p *Provider, at path) {
+	known, ok := provider.BuiltinNamed(p.Profile)
+	if !ok {
+		names := profileNames()
+		fix := "write one of " + strings.Join(names, ", ")
+		if like := nearest(p.Profile, names); like != "" {
+			fix = "did you mean " + like + "?"
+		}
+		v.wrong(at.child("profile"), fmt.Sprintf("%q is not a known profile", p.Profile), fix)
+		return
+	}
+	good := true
+	for _, s := range v.all {
+		if len(s.path) == len(at)+1 && within(s.path.String(), at.String()) && !slices.Contains([]string{"profile", "account", "secret"}, s.path[len(at)]) {
+			good = false
+			v.find(s.key, s.path, fmt.Sprintf("the profile %s says so itself", p.Profile), "take it out, or write profile: custom and describe the provider")
+		}
+	}
+	profile, err := known.Profile(p.Account, string(p.Secret))
+	switch {
+	case err != nil:
+		v.wrongField(at, err)
+	case good:
+		v.profiles[name] = profile
+		p.Timeout = profile.Timeout
 	}
 }
 
@@ -334,8 +363,8 @@ func (v *validator) compileStep(at path, name string, s *Step) *step.Step {
 		for range requests - 1 {
 			known.Timeout += p.Timeout
 		}
-		if p.Lookup != nil {
-			known.AbsentAfter = p.Lookup.AbsentAfter
+		if l := v.profiles[name].Lookup; l != nil {
+			known.AbsentAfter = l.AbsentAfter
 		}
 		spec.Providers[name] = known
 	}

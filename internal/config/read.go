@@ -18,9 +18,8 @@ type setting struct {
 	path     path
 	key      position // of the key, or of a list's entry
 	value    position
-	empty    bool   // false, 0, "" or nothing
-	inserted bool   // a variable was put in: the value must not be shown
-	text     string // of a scalar, as it stands in the file
+	empty    bool // false, 0, "" or nothing
+	inserted bool // a variable was put in: the value must not be shown
 }
 
 // reader fills a File from YAML and collects every finding on its way.
@@ -55,8 +54,7 @@ func (r *reader) findMasked(at position, p path, what, fix string) {
 }
 
 func (r *reader) note(p path, key ast.Node, value ast.Node) *setting {
-	written, _, _ := text(value)
-	s := &setting{path: p, key: place(key), value: place(value), text: written}
+	s := &setting{path: p, key: place(key), value: place(value)}
 	if known, ok := r.byPath[p.String()]; ok { // an entry of a list keeps its own key
 		return known
 	}

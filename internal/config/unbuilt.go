@@ -7,12 +7,11 @@ import (
 
 // unbuilt lists what a file may say and this version does not act on yet. A key
 // is a path in which * stands for any one key. It counts only where its value
-// is not empty, false or 0, and not the one that is acted on.
+// is not empty, false or 0.
 var unbuilt = [...]struct {
-	key    string
-	except string // this value is acted on
-	lost   string // what does not happen
-	fix    string // empty: take it out
+	key  string
+	lost string // what does not happen
+	fix  string // empty: take it out
 }{
 	{key: "database", lost: "failed and load use the fence's database"},
 	{key: "queues.*.failed.database", lost: "failed messages are kept in the fence's database"},
@@ -23,7 +22,6 @@ var unbuilt = [...]struct {
 	{key: "metrics", lost: "there are no metrics"},
 	{key: "queues.*.shared", lost: "zabor must be the queue's only consumer"},
 	{key: "queues.*.laravel.horizon", lost: "Horizon is not looked for and not told"},
-	{key: "providers.*.profile", except: "custom", lost: "only a provider that is described in this file can be called", fix: "write profile: custom and describe the provider"},
 	{key: "steps.*.then", lost: "the message does not go on"},
 }
 
@@ -34,7 +32,7 @@ func (c *Config) Unbuilt() []Finding {
 	var findings []Finding
 	for _, s := range c.all {
 		for _, u := range unbuilt {
-			if s.empty || !matches(u.key, s.path) || u.except != "" && s.text == u.except {
+			if s.empty || !matches(u.key, s.path) {
 				continue
 			}
 			findings = append(findings, Finding{
