@@ -58,3 +58,27 @@ func (k Key) Compare(l Key) int {
 	}
 	return strings.Compare(k.Step, l.Step)
 }
+
+// ShowCommand is the command line that shows the row of k, safe to be typed into
+// a shell whatever is in the order id.
+func (k Key) ShowCommand() string {
+	command := "zabor fence show"
+	if _, inner, ok := strings.Cut(k.Scope, "/"); ok {
+		command += " --scope=" + shellWord(inner)
+	}
+	if strings.HasPrefix(k.Order, "-") || strings.HasPrefix(k.Step, "-") {
+		command += " --"
+	}
+	return command + " " + shellWord(k.Order) + " " + shellWord(k.Step)
+}
+
+// shellWord is s as one word of a shell.
+func shellWord(s string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_.:/@+,", r)
+	}
+	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}

@@ -151,6 +151,6 @@ func (f *Fence) alert(row Row, s Severity, code, text string) {
 	}
 	f.Alert(Alert{
 		Severity: s, Code: code, Key: row.Key, State: row.State, Amount: row.Amount, Provider: row.Provider,
-		Text: text, Next: fmt.Sprintf("zabor fence show %s %s", row.Order, row.Step),
+		Text: text, Next: row.ShowCommand(),
 	})
 }

@@ -91,7 +91,7 @@ func (w *Worker) alertParked(q Queue, m *Message, key zabor.Key, row zabor.Row, 
 	}
 	next := "zabor failed list"
 	if row.State != "" {
-		next = fmt.Sprintf("zabor fence show %s %s", key.Order, key.Step)
+		next = key.ShowCommand()
 	}
 	w.Fence.Alert(zabor.Alert{
 		Severity: zabor.Warning, Code: code, Key: key, State: row.State, Amount: row.Amount, Provider: row.Provider,

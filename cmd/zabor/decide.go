@@ -141,7 +141,7 @@ func (p *program) confirm(yes bool) error {
 }
 
 func (p *program) decisionFailure(d zabor.Decision, err error) error {
-	show := fmt.Sprintf("zabor fence show %s %s", d.Key.Order, d.Key.Step)
+	show := d.Key.ShowCommand()
 	switch {
 	case errors.Is(err, zabor.ErrNoRow):
 		return bad(fmt.Errorf("%s has no row: there is nothing to decide; nothing was changed", d.Key), show)
