@@ -213,7 +213,7 @@ func TestParkARefusedJob(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := rows(t, db)
-	if len(got) != 1 || got[0].payload != raw || !strings.Contains(got[0].exception, "part of a chain") {
+	if len(got) != 1 || got[0].payload != raw || !strings.Contains(got[0].exception, "the next job of its chain names no queue") {
 		t.Fatalf("rows %q", got)
 	}
 	if d, _ := q.Depth(t.Context()); !d.Empty() {

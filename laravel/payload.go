@@ -25,12 +25,18 @@ const handler = `Illuminate\Queue\CallQueuedHandler@call`
 // Err wraps [worker.ErrUnreadable] if raw is no payload; any other Err says why
 // only PHP can run this job, and ID and Class are set then.
 func Decode(raw []byte, keys []AppKey) *worker.Message {
+	m, _ := decode(raw, keys)
+	return m
+}
+
+// decode also gives the next job of a chain; nil: there is none.
+func decode(raw []byte, keys []AppKey) (*worker.Message, *successor) {
 	m := &worker.Message{Raw: raw}
 	p, err := parse(raw)
 	if err != nil {
 		m.ID = digest(raw)
 		m.Err = fmt.Errorf("%w: %w", worker.ErrUnreadable, err)
-		return m
+		return m, nil
 	}
 	m.ID = p.id()
 	m.DeliveredBefore = p.attempts > 0 || p.fields["retry_of"] != nil
@@ -39,10 +45,12 @@ func Decode(raw []byte, keys []AppKey) *worker.Message {
 		m.Class = strings.TrimPrefix(class, `\`)
 		m.Data = properties(p.fields["data"])
 		m.Rewritten = p.attempts > 0
-		return m
+		return m, nil
 	}
-	m.Class, m.Data, m.Err = p.command(keys)
-	return m
+	var next *successor
+	m.Class, m.Data, next, m.Err = p.command(keys)
+	m.Chained = next != nil
+	return m, next
 }
 
 // payload is the JSON object that Laravel calls a payload. Names of fields are
@@ -115,7 +123,7 @@ func digest(b []byte) string {
 
 // command reads the job's class and its properties. With an error the class is
 // still the best that is known.
-func (p payload) command(keys []AppKey) (class string, data map[string]any, err error) {
+func (p payload) command(keys []AppKey) (class string, data map[string]any, next *successor, err error) {
 	envelope, _ := p.fields["data"].(map[string]any)
 	name, _ := envelope["commandName"].(string)
 	text, _ := envelope["command"].(string)
@@ -123,13 +131,14 @@ func (p payload) command(keys []AppKey) (class string, data map[string]any, err 
 	if class = name; class == "" {
 		class = p.text("displayName")
 	}
-	refuse := func(format string, args ...any) (string, map[string]any, error) {
-		return class, nil, fmt.Errorf("job %s of class %s was not run: %w", p.id(), class, fmt.Errorf(format, args...))
+	refuse := func(format string, args ...any) (string, map[string]any, *successor, error) {
+		return class, nil, nil, fmt.Errorf("job %s of class %s was not run: %w", p.id(), class, fmt.Errorf(format, args...))
 	}
 	if text == "" {
 		return refuse("it has no command")
 	}
-	if !strings.HasPrefix(text, "O:") { // Laravel's own test
+	encrypted := !strings.HasPrefix(text, "O:") // Laravel's own test
+	if encrypted {
 		if text, err = decrypt(text, keys); err != nil {
 			return refuse("%w", err)
 		}
@@ -153,10 +162,17 @@ func (p payload) command(keys []AppKey) (class string, data map[string]any, err 
 	}
 	data = plain.(map[string]any)
 	if why := onlyPHP(is, envelope, data); why != "" {
-		return refuse("%s; send this class to a queue that PHP workers take from", why)
+		return refuse("%s; "+toPHP, why)
 	}
-	return class, data, nil
+	if !empty(data["chained"]) {
+		if next, err = p.next(object, encrypted); err != nil {
+			return refuse("%w; "+toPHP, err)
+		}
+	}
+	return class, data, next, nil
 }
+
+const toPHP = "send this class to a queue that PHP workers take from"
 
 // carried is the class that matters: the command's own, or that of the listener,
 // mail, notification or event that the command only carries.
@@ -186,10 +202,8 @@ func carried(command *php.Object) string {
 // nothing that can be seen in it.
 func onlyPHP(class string, envelope, data map[string]any) string {
 	switch {
-	case class == `Illuminate\Queue\CallQueuedClosure`:
+	case class == closure:
 		return "it is a closure, PHP source text that only PHP can run"
-	case !empty(data["chained"]):
-		return "it is part of a chain, and only PHP dispatches the next job of it"
 	case !empty(data["batchId"]), !empty(envelope["batchId"]):
 		return "it is part of a batch, and only PHP keeps the batch's books"
 	case !empty(data["middleware"]):

@@ -163,7 +163,7 @@ func TestDecodeLeavesOutWhatIsNotThere(t *testing.T) {
 	envelope := p.fields["data"].(map[string]any)
 	envelope["batchId"] = nil
 	envelope["command"] = `O:16:"App\Jobs\Batched":0:{}`
-	class, data, err := p.command(nil)
+	class, data, _, err := p.command(nil)
 	if err != nil || class != `App\Jobs\Batched` || len(data) != 0 {
 		t.Fatalf("class %q, data %v, error %v; want no data", class, data, err)
 	}

@@ -8,6 +8,7 @@
 package laravel
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -83,8 +84,9 @@ func (s *Source) Name() string { return s.c.Queue }
 
 // receipt is how a message is held.
 type receipt struct {
-	member string // in the sorted set of reserved jobs
-	dead   bool   // in the list of undecodable payloads instead
+	member string     // in the sorted set of reserved jobs
+	dead   bool       // in the list of undecodable payloads instead
+	next   *successor // of a chained job; nil: none
 }
 
 // Receive waits for the next job. Undecodable payloads that are still in their
@@ -125,9 +127,18 @@ func (s *Source) take(ctx context.Context) (*worker.Message, error) {
 	if reply[0] == "dead" {
 		return unreadable(reply[1], reply[2]), nil
 	}
-	m := Decode([]byte(reply[1]), s.c.AppKeys)
-	m.Receipt = receipt{member: reply[2]}
-	return m, nil
+	return s.message(reply[1], reply[2]), nil
+}
+
+// message is a reserved job.
+func (s *Source) message(raw, member string) *worker.Message {
+	m, next := decode([]byte(raw), s.c.AppKeys)
+	if next != nil && next.connection != "" && next.connection != s.c.Connection {
+		m.Err = fmt.Errorf("job %s of class %s was not run: the next job of its chain goes to connection %s, and zabor has only %s; %s", m.ID, m.Class, next.connection, s.c.Connection, toPHP)
+		m.Data, m.Chained, next = nil, false, nil
+	}
+	m.Receipt = receipt{member: member, next: next}
+	return m
 }
 
 // unread returns a payload that could not be decoded and was never acked.
@@ -177,8 +188,18 @@ func (s *Source) wait(ctx context.Context) error {
 }
 
 // Ack removes m. The member is the text that was reserved: a job whose lease was
-// lost is another member by now, or none.
+// lost is another member by now, or none. If m has settled and is part of a
+// chain, the next job is dispatched in the same script; on a cluster where the
+// two queues are in different slots, before m is removed.
 func (s *Source) Ack(ctx context.Context, m *worker.Message) error {
+	r := m.Receipt.(receipt)
+	if m.Settled && r.next != nil {
+		return s.replace(ctx, "ack", m, cmp.Or(r.next.queue, s.c.Queue), r.next.payload(time.Now()), r.next.delay)
+	}
+	return s.remove(ctx, m)
+}
+
+func (s *Source) remove(ctx context.Context, m *worker.Message) error {
 	r := m.Receipt.(receipt)
 	var n int64
 	var err error
@@ -236,7 +257,7 @@ func (s *Source) Park(ctx context.Context, m *worker.Message, reason string) err
 	if err := s.c.Failed.save(ctx, s.c.Connection, s.c.Queue, m, reason); err != nil {
 		return fmt.Errorf("laravel queue %s: job %s of class %s was not parked and stays on the queue: %w", s.c.Queue, m.ID, m.Class, err)
 	}
-	return s.Ack(ctx, m)
+	return s.remove(ctx, m)
 }
 
 // Depth counts the queue's jobs at one moment. Payloads that cannot be decoded

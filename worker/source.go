@@ -16,6 +16,12 @@ type Message struct {
 	Raw     []byte // the bytes as they were before the delivery
 	Err     error  // why it cannot be decoded; nil: it can. Raw is set all the same
 	Receipt any    // the source's own
+
+	// Chained: Ack sends the next message of a chain after one that has
+	// settled. While its row is pending it is not acked.
+	Chained bool
+	// Settled is set before Ack: the message's row is settled.
+	Settled bool
 }
 
 // Source is a queue that delivers each message at least once. Its methods may
@@ -31,8 +37,9 @@ type Source interface {
 	// again.
 	Receive(ctx context.Context) (*Message, error)
 
-	// Ack removes m from the queue. The queue may deliver m again until Ack
-	// has returned nil. ErrLost: the reserve had ended and m is no longer
+	// Ack removes m from the queue, and sends the next message of its chain if
+	// m is Chained and Settled. The queue may deliver m again until Ack has
+	// returned nil. ErrLost: the reserve had ended and m is no longer
 	// this caller's; it was, or will be, delivered again.
 	Ack(ctx context.Context, m *Message) error
 

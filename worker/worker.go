@@ -169,6 +169,7 @@ func (w *Worker) handle(ctx context.Context, q Queue, m *Message) {
 	case ack:
 		w.Log.Info("done", "queue", q.Name(), "message", m.ID, "key", key, "state", row.State, "reference", row.Reference)
 		w.at(Acking, key)
+		m.Settled = row.State == zabor.Settled
 		w.answer(ctx, q, m, "ack", func(ctx context.Context) error { return q.Ack(ctx, m) })
 		w.at(Acked, key)
 	case park:
@@ -251,6 +252,8 @@ const (
 // judge says what becomes of a message whose run ended with err.
 func (w *Worker) judge(m *Message, row zabor.Row, err error) (verdict, string) {
 	switch {
+	case err == nil && m.Chained && row.State == zabor.Pending:
+		return later, "its chain goes on when the payment has settled"
 	case err == nil:
 		w.missing.forget(m.ID)
 		return ack, ""
