@@ -33,8 +33,8 @@ type Decision struct {
 	CheckedProvider bool
 }
 
-// ErrRefused: the decision may not be made about the row as it is. Nothing was
-// changed.
+// ErrRefused says that the decision may not be made about the row as it is.
+// Nothing was changed.
 var ErrRefused = errors.New("refused")
 
 // Decide writes a decision and who made it, in one transaction with the hook of

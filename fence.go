@@ -53,6 +53,12 @@ type Effect struct {
 	// HookData is what hooks bind from the message, kept while one may run.
 	HookData []byte
 
+	// ReservedUntil is the moment after which the queue may have given the
+	// message to somebody else; zero: never. A row that was inserted for a
+	// first delivery and whose call did nothing is doubt when that moment has
+	// passed: another may have called, and its row may be lost.
+	ReservedUntil time.Time
+
 	// MissingRow is the state in which a row is inserted: Captured, and the
 	// call follows; Doubt or Held for a message that was delivered before, and
 	// nothing is called.
@@ -180,6 +186,9 @@ func (f *Fence) Do(ctx context.Context, e Effect, call Call) (Row, error) {
 		outcome = call(callCtx, row)
 	}
 	f.at(Answered, e.Key)
+	if row.Claim.Epoch == 1 && passed(e.ReservedUntil) && (outcome.Verdict == Unsent || outcome.Verdict == TurnedAway) {
+		outcome = Outcome{Reason: "by the time the call had ended without doing anything, the queue may have given the message to another worker: " + outcome.Reason}
+	}
 	if f.breaker.ended(e.Provider, outcome, time.Now()) {
 		f.alert(row, Warning, "provider-paused", fmt.Sprintf("%s does nothing with what it is sent, and is left alone for a while: %s", e.Provider, outcome.Reason))
 	}
@@ -276,6 +285,16 @@ func fixDeadlines(row Row, e Effect) Row {
 	row.Lease = Lease(e.Timeout)
 	row.AbsentAfter, row.HoldAfter, row.PendingFor = e.AbsentAfter, e.HoldAfter, e.PendingFor
 	return row
+}
+
+// passed reports whether t is over, by the monotonic or by the wall clock: one of
+// them stands still while a machine sleeps.
+func passed(t time.Time) bool {
+	if t.IsZero() {
+		return false
+	}
+	now := time.Now()
+	return now.After(t) || now.Round(0).After(t.Round(0))
 }
 
 func (f *Fence) at(m Moment, k Key) {

@@ -646,3 +646,37 @@ func TestTheJournal(t *testing.T) {
 		})
 	}
 }
+
+// A row inserted for a first delivery, by a worker that slept until the queue
+// gave the message to another, is no proof that nothing was done: the other's
+// row may be lost.
+func TestAFirstDeliveryThatTookTooLong(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *sqlstore.Store) {
+		for name, tt := range map[string]struct {
+			until time.Time
+			state zabor.State
+		}{
+			"reserved":        {time.Now().Add(time.Hour), zabor.Released},
+			"never given on":  {time.Time{}, zabor.Released},
+			"given to others": {time.Now().Add(-time.Second), zabor.Doubt},
+		} {
+			w := newWorld(t, s)
+			e := effect(name)
+			e.ReservedUntil = tt.until
+			w.fence.Do(t.Context(), e, w.answers(zabor.Outcome{Verdict: zabor.Unsent, Reason: "too late"}))
+			if row := w.row(e.Key); row.State != tt.state {
+				t.Errorf("%s: %s, want %s", name, row.State, tt.state)
+			}
+			// Found by somebody before, it is that row which counts.
+			w.restart()
+			e = effect(name + " again")
+			w.fence.Do(t.Context(), e, w.answers(zabor.Outcome{Verdict: zabor.Unsent}))
+			w.restart()
+			e.ReservedUntil = tt.until
+			w.fence.Do(t.Context(), e, w.answers(zabor.Outcome{Verdict: zabor.Unsent}))
+			if row := w.row(e.Key); row.State != zabor.Released {
+				t.Errorf("%s, second delivery: %s, want released", name, row.State)
+			}
+		}
+	})
+}

@@ -25,22 +25,19 @@ var lowerBase32 = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPad
 // row gets the same key again. The parts are length-prefixed: no two different
 // keys give the same input.
 func providerKey(secret []byte, k Key, generation int, request string) string {
-	mac := hmac.New(sha256.New, secret)
+	var text []byte
 	for _, part := range []string{k.Scope, k.Order, k.Step} {
-		writePart(mac, part)
+		text = appendPart(text, part)
 	}
-	var n [8]byte
-	binary.BigEndian.PutUint64(n[:], uint64(generation))
-	mac.Write(n[:])
-	writePart(mac, request)
+	text = binary.BigEndian.AppendUint64(text, uint64(generation))
+	text = appendPart(text, request)
+	mac := hmac.New(sha256.New, secret)
+	mac.Write(text)
 	return lowerBase32.EncodeToString(mac.Sum(nil))[:26]
 }
 
-func writePart(w interface{ Write([]byte) (int, error) }, part string) {
-	var n [8]byte
-	binary.BigEndian.PutUint64(n[:], uint64(len(part)))
-	w.Write(n[:])
-	w.Write([]byte(part))
+func appendPart(text []byte, part string) []byte {
+	return append(binary.BigEndian.AppendUint64(text, uint64(len(part))), part...)
 }
 
 // UUIDFromProviderKey is a provider key in the shape of a version 8 UUID, for

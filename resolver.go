@@ -42,8 +42,8 @@ type Resolver struct {
 
 // watch is how long this process has seen a row without a new send.
 type watch struct {
-	captured time.Time // with captures: which sends were watched
-	captures int
+	captured time.Time // with sends: which were watched
+	sends    int       // captures and replays
 	since    time.Time // monotonic
 	next     time.Time // of the next look-up
 	pause    time.Duration
@@ -216,8 +216,8 @@ func (r *Resolver) replay(ctx context.Context, row Row) (done bool, err error) {
 
 func (r *Resolver) watch(row Row) *watch {
 	w := r.watched[row.Key]
-	if w == nil || w.captures != row.Captures || !w.captured.Equal(row.CapturedAt) {
-		w = &watch{captures: row.Captures, captured: row.CapturedAt, since: r.now()}
+	if sends := row.Captures + row.Replays; w == nil || w.sends != sends || !w.captured.Equal(row.CapturedAt) {
+		w = &watch{sends: sends, captured: row.CapturedAt, since: r.now()}
 		r.watched[row.Key] = w
 	}
 	w.seen = true

@@ -65,7 +65,7 @@ func openStore(b *testing.B, address string) *sqlstore.Store {
 
 // commits is how many transactions the server has committed, where it tells.
 func commits(b *testing.B, s *sqlstore.Store) (n int64, ok bool) {
-	query := ""
+	var query string
 	switch s.Dialect() {
 	case "mysql":
 		query = "SELECT SUM(variable_value) FROM information_schema.global_status WHERE variable_name = 'COM_STMT_EXECUTE'"

@@ -29,6 +29,8 @@ type Config struct {
 	HashTag    bool          // put the queue's name in braces, as Laravel 13.5 and later do on a cluster
 	AppKeys    []AppKey      // the application's key and its previous ones; none: encrypted jobs are refused
 	Failed     *FailedJobs   // nil: Park is an error
+	Horizon    string        // horizon.prefix, where Horizon is installed; empty: it is not
+	Warn       func(error)   // is told when Horizon could not be told; nil: nobody is
 }
 
 // Source is one Laravel queue.
@@ -36,6 +38,7 @@ type Source struct {
 	redis redis.UniversalClient
 	c     Config
 	k     keys
+	h     *horizon // nil: there is none
 
 	mu     sync.Mutex
 	dead   []string  // undecodable payloads to be delivered (again)
@@ -63,6 +66,9 @@ func NewSource(client redis.UniversalClient, c Config) (*Source, error) {
 		return nil, fmt.Errorf("laravel queue %s: retry_after is %v, at least 1s", c.Queue, c.RetryAfter)
 	}
 	s := &Source{redis: client, c: c, k: names(c.Prefix, c.Queue, c.HashTag)}
+	if c.Horizon != "" {
+		s.h = &horizon{redis: client, prefix: c.Horizon, connection: c.Connection, warn: c.Warn}
+	}
 	switch client := client.(type) {
 	case *redis.Client:
 		if n := client.Options().MaxRetries; n > 0 {
@@ -71,6 +77,9 @@ func NewSource(client redis.UniversalClient, c Config) (*Source, error) {
 	case *redis.ClusterClient:
 		if n := client.Options().MaxRetries; n > 0 {
 			return nil, fmt.Errorf("laravel queue %s: the Redis client repeats commands up to %d times; set its MaxRetries to -1", c.Queue, n)
+		}
+		if s.h != nil {
+			return nil, fmt.Errorf("laravel queue %s: %w", c.Queue, errHorizonCluster)
 		}
 		if !hasTag(s.k.ready) {
 			return nil, fmt.Errorf("laravel queue %s: on a cluster all keys of a queue must be in one slot: Laravel before 13.5 needs a name in braces, {%s}, and 13.5 and later add them (hash tag)", c.Queue, c.Queue)
@@ -87,6 +96,7 @@ type receipt struct {
 	member string     // in the sorted set of reserved jobs
 	dead   bool       // in the list of undecodable payloads instead
 	next   *successor // of a chained job; nil: none
+	shown  *shown     // what Horizon shows of it; nil: nothing
 }
 
 // Receive waits for the next job. Undecodable payloads that are still in their
@@ -113,21 +123,27 @@ func (s *Source) Receive(ctx context.Context) (*worker.Message, error) {
 
 // take reserves the next job; nil: there is none.
 func (s *Source) take(ctx context.Context) (*worker.Message, error) {
+	begun := time.Now()
 	reply, err := takeScript.Run(context.WithoutCancel(ctx), s.redis,
-		[]string{s.k.ready, s.k.delayed, s.k.reserved, s.k.notify, s.k.dead}, seconds(s.c.RetryAfter), migrate).StringSlice()
+		[]string{s.k.ready, s.k.delayed, s.k.reserved, s.k.notify, s.k.dead}, seconds(s.c.RetryAfter), migrate, s.h != nil).StringSlice()
 	if errors.Is(err, redis.Nil) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("laravel queue %s: cannot reserve a job: %w", s.c.Queue, err)
 	}
-	if len(reply) != 3 {
+	if len(reply) < 3 {
 		return nil, fmt.Errorf("laravel queue %s: Redis replied %d parts to the reserve script, want 3", s.c.Queue, len(reply))
 	}
-	if reply[0] == "dead" {
-		return unreadable(reply[1], reply[2]), nil
+	m := unreadable(reply[1], reply[2])
+	if reply[0] != "dead" {
+		m = s.message(reply[1], reply[2])
 	}
-	return s.message(reply[1], reply[2]), nil
+	r := m.Receipt.(receipt)
+	m.ReservedUntil = begun.Add(s.c.RetryAfter)
+	r.shown = s.h.reserved(ctx, s.c.Queue, m, reply[3:])
+	m.Receipt = r
+	return m, nil
 }
 
 // message is a reserved job.
@@ -192,11 +208,17 @@ func (s *Source) wait(ctx context.Context) error {
 // chain, the next job is dispatched in the same script; on a cluster where the
 // two queues are in different slots, before m is removed.
 func (s *Source) Ack(ctx context.Context, m *worker.Message) error {
-	r := m.Receipt.(receipt)
-	if m.Settled && r.next != nil {
-		return s.replace(ctx, "ack", m, cmp.Or(r.next.queue, s.c.Queue), r.next.payload(time.Now()), r.next.delay)
+	if next := m.Receipt.(receipt).next; m.Settled && next != nil {
+		queue, payload := cmp.Or(next.queue, s.c.Queue), next.payload(time.Now())
+		if err := s.replace(ctx, "ack", m, queue, payload, next.delay); err != nil {
+			return err
+		}
+		s.h.pushed(ctx, queue, payload)
+	} else if err := s.remove(ctx, m); err != nil {
+		return err
 	}
-	return s.remove(ctx, m)
+	s.h.completed(ctx, s.c.Queue, m)
+	return nil
 }
 
 func (s *Source) remove(ctx context.Context, m *worker.Message) error {
@@ -221,7 +243,11 @@ func (s *Source) Later(ctx context.Context, m *worker.Message, delay time.Durati
 		return nil
 	}
 	n, err := laterScript.Run(ctx, s.redis, []string{s.k.delayed, s.k.reserved}, r.member, m.Raw, seconds(delay)).Int64()
-	return s.answered("release", m, n, err)
+	if err := s.answered("release", m, n, err); err != nil {
+		return err
+	}
+	s.h.pending(ctx, s.c.Queue, m)
+	return nil
 }
 
 // PutBack puts m back at the head. A payload that cannot be decoded stays where
@@ -232,7 +258,11 @@ func (s *Source) PutBack(ctx context.Context, m *worker.Message) error {
 		return nil
 	}
 	n, err := putBackScript.Run(ctx, s.redis, []string{s.k.ready, s.k.reserved, s.k.notify}, r.member, m.Raw).Int64()
-	return s.answered("put back", m, n, err)
+	if err := s.answered("put back", m, n, err); err != nil {
+		return err
+	}
+	s.h.pending(ctx, s.c.Queue, m)
+	return nil
 }
 
 // Renew starts m's lease anew.
@@ -257,7 +287,11 @@ func (s *Source) Park(ctx context.Context, m *worker.Message, reason string) err
 	if err := s.c.Failed.save(ctx, s.c.Connection, s.c.Queue, m, reason); err != nil {
 		return fmt.Errorf("laravel queue %s: job %s of class %s was not parked and stays on the queue: %w", s.c.Queue, m.ID, m.Class, err)
 	}
-	return s.remove(ctx, m)
+	if err := s.remove(ctx, m); err != nil {
+		return err
+	}
+	s.h.failed(ctx, s.c.Queue, m, reason)
+	return nil
 }
 
 // Depth counts the queue's jobs at one moment. Payloads that cannot be decoded

@@ -166,6 +166,7 @@ func (s *Source) Receive(ctx context.Context) (*worker.Message, error) {
 	}
 	defer func() { <-s.receiving }()
 	for ctx.Err() == nil {
+		begun := time.Now()
 		m, err := s.next()
 		switch {
 		case isNoGroup(err) && s.ready:
@@ -173,6 +174,7 @@ func (s *Source) Receive(ctx context.Context) (*worker.Message, error) {
 		case err != nil:
 			return nil, fmt.Errorf("transport %s: %w", s.name, err)
 		case m != nil:
+			m.ReservedUntil = begun.Add(s.cfg.RedeliverTimeout)
 			s.hold(m)
 			return m, nil
 		}

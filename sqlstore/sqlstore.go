@@ -218,11 +218,11 @@ func (s *Store) statement(ctx context.Context, query string) (*sql.Stmt, error) 
 	if err != nil {
 		return nil, err
 	}
-	if other, ok := s.prepared.LoadOrStore(query, st); ok {
-		st.Close()
-		return other.(*sql.Stmt), nil
+	kept, there := s.prepared.LoadOrStore(query, st)
+	if there {
+		err = st.Close() // another goroutine was faster
 	}
-	return st, nil
+	return kept.(*sql.Stmt), err
 }
 
 // exec runs one statement in a transaction of its own and returns how many rows

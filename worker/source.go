@@ -17,6 +17,11 @@ type Message struct {
 	Err     error  // why it cannot be decoded; nil: it can. Raw is set all the same
 	Receipt any    // the source's own
 
+	// ReservedUntil is the moment up to which the queue gives the message to
+	// nobody else, unless it is renewed. It is counted from before the message
+	// was asked for, by this process's clock.
+	ReservedUntil time.Time
+
 	// Chained: Ack sends the next message of a chain after one that has
 	// settled. While its row is pending it is not acked.
 	Chained bool

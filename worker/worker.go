@@ -206,6 +206,7 @@ func (w *Worker) run(ctx context.Context, q Queue, m *Message, s *step.Step) (za
 		if effect.MissingRow == zabor.Doubt {
 			effect.MissingRow = q.MissingRow
 		}
+		effect.ReservedUntil = m.ReservedUntil
 		row, err := w.Fence.Do(ctx, effect, w.Call)
 		return effect.Key, row, err
 	}

@@ -161,8 +161,10 @@ func root() string {
 	if dir := os.Getenv("ZABOR_TEST_DIR"); dir != "" {
 		return dir
 	}
-	if info, err := os.Stat("/dev/shm"); err == nil && info.IsDir() {
-		return "/dev/shm"
+	const memory, enough = "/dev/shm", 3 << 30
+	var fs syscall.Statfs_t
+	if err := syscall.Statfs(memory, &fs); err == nil && int64(fs.Bavail)*fs.Bsize > enough {
+		return memory
 	}
 	return os.TempDir()
 }
@@ -211,14 +213,6 @@ func freePort() (int, error) {
 	}
 	defer l.Close()
 	return l.Addr().(*net.TCPAddr).Port, nil
-}
-
-func dialable(addr string) error {
-	c, err := net.DialTimeout("tcp", addr, time.Second)
-	if err == nil {
-		c.Close()
-	}
-	return err
 }
 
 // shared holds the servers that all tests of the process use.
