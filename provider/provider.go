@@ -54,7 +54,7 @@ func New(name string, p Profile, o Options) (*Provider, error) {
 		return nil, fmt.Errorf("provider %s: %w", name, err)
 	}
 	pr := &Provider{
-		compiled: c, name: name, timeout: p.Timeout, key: p.Key, dialer: d, replayFor: p.replayFor(),
+		compiled: c, name: name, timeout: p.Timeout, key: p.Key, dialer: d, replayFor: p.ReplayFor(),
 		storesNo: p.Key.Life > 0 && (p.Key.Replays == ReplaysAll || p.Key.Replays == ReplaysState),
 		lookups:  lookupClient(d),
 	}
@@ -79,10 +79,10 @@ func (p *Provider) AbsentAfter() time.Duration { return p.absentAfter }
 // is taken off the life of the key.
 func (p *Provider) ReplayFor() time.Duration { return p.replayFor }
 
-// replayFor is the life of the key less a tenth of it, and less two whole calls:
+// ReplayFor is the life of the key less a tenth of it, and less two whole calls:
 // one that is under way, and one that is executed late. A provider that runs a
 // request again unless the first one was a success may charge by a replay.
-func (p Profile) replayFor() time.Duration {
+func (p Profile) ReplayFor() time.Duration {
 	if p.Key.Replays != ReplaysAll && p.Key.Replays != ReplaysState {
 		return 0
 	}
