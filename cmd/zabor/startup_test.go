@@ -36,6 +36,18 @@ func TestStartUpRefuses(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	managed := func(t *testing.T, s *shop) { // as services that forbid CONFIG
+		evicting(t, s)
+		if err := s.redis.Do(t.Context(), "ACL", "SETUSER", "default", "-config").Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	blind := func(t *testing.T, s *shop) {
+		managed(t, s)
+		if err := s.redis.Do(t.Context(), "ACL", "SETUSER", "default", "-info").Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for _, tt := range []struct {
 		name    string
 		add     string
@@ -52,6 +64,8 @@ func TestStartUpRefuses(t *testing.T) {
 		{"a forward to a stream that is consumed", "bus: {forward: {Mail: messages}}\n", nil, "", exitUsage, "bus.forward.Mail: messages is the stream of queue async"},
 		{"a forward of everything", "bus: {forward: {'*': default}}\n", nil, "", exitGood, "every message that has no step is forwarded"},
 		{"an evicting server", "", evicting, "", exitUsage, "maxmemory-policy allkeys-lru"},
+		{"an evicting server that forbids CONFIG", "", managed, "", exitUsage, "maxmemory-policy allkeys-lru"},
+		{"a server that tells nothing, evicting or not", "", blind, "", exitGood, "cannot tell whether Redis evicts"},
 		{"an evicting server that was accepted", "", evicting, "--accept-eviction", exitGood, "which was accepted"},
 		{"a PHP consumer", "", consumer("consumer"), "", exitUsage, `queue async: consumer "consumer" of group symfony took messages`},
 		{"another zabor", "", consumer("zabor:web2:0"), "", exitGood, "started"},
