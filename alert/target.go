@@ -87,7 +87,10 @@ func services() []string {
 func serviceForm(address string) (string, error) {
 	address = strings.TrimSpace(address)
 	u, err := url.Parse(address)
-	if err != nil || u.Scheme != "https" && u.Scheme != "http" {
+	if err != nil {
+		return address, nil //nolint:nilerr // shoutrrr reads it, and says what is wrong
+	}
+	if u.Scheme != "https" && u.Scheme != "http" {
 		return address, nil
 	}
 	host, parts := strings.ToLower(u.Hostname()), strings.Split(strings.Trim(u.Path, "/"), "/")

@@ -577,6 +577,9 @@ func TestTwoStatements(t *testing.T) {
 			}
 			values[name] = n
 		}
+		if err := rows.Err(); err != nil {
+			t.Fatal(err)
+		}
 		return values
 	}
 	before := status()

@@ -188,6 +188,9 @@ func explain(t *testing.T, s *Store, query string, args []any) string {
 		}
 		plan.WriteString("\n")
 	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
 	return plan.String()
 }
 

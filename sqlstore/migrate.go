@@ -64,7 +64,7 @@ func (s *Store) migrateAlone(ctx context.Context) error {
 		if !alone.Bool {
 			return errors.New("another migration is running: wait for its end and try again")
 		}
-		defer conn.ExecContext(context.WithoutCancel(ctx), s.dialect.together)
+		defer func() { _, _ = conn.ExecContext(context.WithoutCancel(ctx), s.dialect.together) }()
 	}
 	files, err := fs.Sub(migrationFiles, "migrations/"+s.dialect.name)
 	if err != nil {

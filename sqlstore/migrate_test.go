@@ -157,6 +157,9 @@ func schema(t *testing.T, s *Store) (all []string) {
 		}
 		all = append(all, strings.Join(strings.Fields(line), " "))
 	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
 	if len(all) < 5 {
 		t.Fatalf("schema of %d lines", len(all))
 	}

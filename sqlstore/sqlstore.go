@@ -220,7 +220,7 @@ func (s *Store) statement(ctx context.Context, query string) (*sql.Stmt, error) 
 	}
 	kept, there := s.prepared.LoadOrStore(query, st)
 	if there {
-		err = st.Close() // another goroutine was faster
+		err = st.Close() //nolint:sqlclosecheck // another goroutine was faster: this one is not needed
 	}
 	return kept.(*sql.Stmt), err
 }

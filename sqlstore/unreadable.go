@@ -27,7 +27,7 @@ type KeptUnreadable struct {
 	At time.Time
 }
 
-// ErrNoUnreadable: there is no such entry.
+// ErrNoUnreadable says that there is no such entry.
 var ErrNoUnreadable = errors.New("no such unreadable message")
 
 // SaveUnreadable commits u. The same bytes of the same queue are one entry while

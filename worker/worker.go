@@ -170,7 +170,7 @@ func (w *Worker) handle(ctx context.Context, q Queue, m *Message) {
 		w.Log.Info("done", "queue", q.Name(), "message", m.ID, "key", key, "state", row.State, "reference", row.Reference)
 		w.at(Acking, key)
 		m.Settled = row.State == zabor.Settled
-		w.answer(ctx, q, m, "ack", func(ctx context.Context) error { return q.Ack(ctx, m) })
+		_ = w.answer(ctx, q, m, "ack", func(ctx context.Context) error { return q.Ack(ctx, m) })
 		w.at(Acked, key)
 	case park:
 		w.park(ctx, q, m, key, row, "parked", why)
@@ -183,12 +183,12 @@ func (w *Worker) handle(ctx context.Context, q Queue, m *Message) {
 		}
 		delay := w.delay(row, err)
 		w.Log.Info("later", "queue", q.Name(), "message", m.ID, "key", key, "delay", delay, "reason", why)
-		w.answer(ctx, q, m, "put back for later", func(ctx context.Context) error { return q.Later(ctx, m, delay) })
+		_ = w.answer(ctx, q, m, "put back for later", func(ctx context.Context) error { return q.Later(ctx, m, delay) })
 	}
 }
 
 func (w *Worker) putBack(ctx context.Context, q Queue, m *Message) {
-	w.answer(ctx, q, m, "put back", func(ctx context.Context) error { return q.PutBack(ctx, m) })
+	_ = w.answer(ctx, q, m, "put back", func(ctx context.Context) error { return q.PutBack(ctx, m) })
 }
 
 // run runs s, m's step. The row is zero where there is none.
@@ -324,13 +324,13 @@ func (w *Worker) keepBytes(ctx context.Context, q Queue, m *Message, why string)
 		return
 	}
 	w.Log.Error("unreadable message kept in zabor_unreadable", "queue", q.Name(), "message", m.ID, "bytes", len(m.Raw), "reason", why)
-	w.answer(ctx, q, m, "ack", func(ctx context.Context) error { return q.Ack(ctx, m) })
+	_ = w.answer(ctx, q, m, "ack", func(ctx context.Context) error { return q.Ack(ctx, m) })
 }
 
 // AnswerTimeout bounds one answer to the queue, over all its tries.
 const AnswerTimeout = 10 * time.Second
 
-// answer tells the queue what became of m; a stop does not cancel it. Where the
+// answer tells the queue what became of m, and logs where it cannot; a stop does not cancel it. Where the
 // queue cannot be told, it delivers m again, and the fence answers then.
 func (w *Worker) answer(ctx context.Context, q Queue, m *Message, what string, tell func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), AnswerTimeout)

@@ -133,7 +133,7 @@ func (d *demo) run(ctx context.Context) (demoResult, error) {
 		return demoResult{}, err
 	}
 	server := &http.Server{Handler: d.provider}
-	go server.Serve(listener)
+	go func() { _ = server.Serve(listener) }() // ends with Close
 	defer server.Close()
 
 	file := filepath.Join(d.dir, "zabor.yaml")

@@ -28,15 +28,16 @@ type cli struct {
 	LogFormat string `enum:"text,json" default:"text" help:"text or json; logs go to stderr."`
 	LogLevel  string `enum:"debug,info,warn,error" default:"info" help:"debug, info, warn or error."`
 
-	Demo    demoCommand    `cmd:"" help:"The main job on an embedded default: workers killed after the provider's 200, and 200s against rows at the end."`
-	Worker  workerCommand  `cmd:"" help:"Take messages from the queues and run their steps through the fence; resolve what is in doubt."`
-	Migrate migrateCommand `cmd:"" help:"Create or upgrade the tables, or print the SQL."`
-	Fence   fenceCommand   `cmd:"" help:"Look at rows of the fence."`
-	Failed  failedCommand  `cmd:"" help:"Failure transports of the queues: list, put back, forget."`
-	Conf    configCommand  `cmd:"" name:"config" help:"Check the configuration, or print its schema."`
-	Alert   alertCommand   `cmd:"" help:"Alerts."`
-	Sandbox sandboxCommand `cmd:"" help:"A pretend payment provider with faults on demand."`
-	Version versionCommand `cmd:"" help:"The version."`
+	Demo      demoCommand      `cmd:"" help:"The main job on an embedded default: workers killed after the provider's 200, and 200s against rows at the end."`
+	Worker    workerCommand    `cmd:"" help:"Take messages from the queues and run their steps through the fence; resolve what is in doubt."`
+	Migrate   migrateCommand   `cmd:"" help:"Create or upgrade the tables, or print the SQL."`
+	Fence     fenceCommand     `cmd:"" help:"Look at rows of the fence."`
+	Failed    failedCommand    `cmd:"" help:"Failure transports of the queues: list, put back, forget."`
+	Conf      configCommand    `cmd:"" name:"config" help:"Check the configuration, or print its schema."`
+	Alert     alertCommand     `cmd:"" help:"Alerts."`
+	Providers providersCommand `cmd:"" help:"What zabor believes about each payment provider, and why."`
+	Sandbox   sandboxCommand   `cmd:"" help:"A pretend payment provider with faults on demand."`
+	Version   versionCommand   `cmd:"" help:"The version."`
 }
 
 // program is what every command is given.
@@ -78,7 +79,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 
 func newLog(c *cli, w io.Writer) *slog.Logger {
 	var level slog.Level
-	level.UnmarshalText([]byte(c.LogLevel)) // kong has checked it
+	_ = level.UnmarshalText([]byte(c.LogLevel)) // kong has checked it
 	options := &slog.HandlerOptions{Level: level}
 	if c.LogFormat == "json" {
 		return slog.New(slog.NewJSONHandler(w, options))

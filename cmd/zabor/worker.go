@@ -262,7 +262,7 @@ func stopAt(moment string) func(zabor.Moment, zabor.Key) {
 				// leave this goroutine running for a moment.
 				runtime.LockOSThread()
 				defer runtime.UnlockOSThread()
-				unix.Tgkill(unix.Getpid(), unix.Gettid(), unix.SIGSTOP)
+				_ = unix.Tgkill(unix.Getpid(), unix.Gettid(), unix.SIGSTOP)
 			})
 		}
 	}

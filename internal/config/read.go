@@ -15,11 +15,10 @@ import (
 
 // setting is one key of the file that was read.
 type setting struct {
-	path     path
-	key      position // of the key, or of a list's entry
-	value    position
-	empty    bool // false, 0, "" or nothing
-	inserted bool // a variable was put in: the value must not be shown
+	path  path
+	key   position // of the key, or of a list's entry
+	value position
+	empty bool // false, 0, "" or nothing
 }
 
 // reader fills a File from YAML and collects every finding on its way.

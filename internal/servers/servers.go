@@ -94,7 +94,7 @@ func (s *Server) Start() error {
 		err := cmd.Start()
 		started <- err
 		if err == nil {
-			cmd.Wait()
+			_ = cmd.Wait() // however it ended
 		}
 		close(exited)
 	}()

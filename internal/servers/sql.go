@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	_ "github.com/go-sql-driver/mysql"
+	_ "github.com/go-sql-driver/mysql" // the drivers that look whether a server answers
 	_ "github.com/jackc/pgx/v5/stdlib"
 )
 
