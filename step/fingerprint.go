@@ -76,6 +76,7 @@ func sum(version string, parts []part) string {
 //     configuration without changing a fingerprint.
 //   - Of a Laravel model, which is on the queue as its class and id: the
 //     relations to load again and the collection's class.
+//   - What the key is made of: it is the same already, byte for byte.
 //   - What Volatile names, and properties of which only volatile fields are
 //     made.
 //
@@ -83,7 +84,7 @@ func sum(version string, parts []part) string {
 // class and case, so that the configuration's enums do not matter.
 func (s *Step) messageParts(data map[string]any) []part {
 	var parts []part
-	data = without(data, s.exempt)
+	data = blank(data, s.exempt)
 	for _, name := range slices.Sorted(maps.Keys(data)) {
 		v := data[name]
 		if v == nil || slices.Contains(queueOptions[:], name) {

@@ -54,6 +54,7 @@ func TestTheSameMessageHasTheSameFingerprints(t *testing.T) {
 		"a property more that is null":     func(d map[string]any) { d["note"] = nil },
 		"the default said":                 func(d map[string]any) { d["provider"] = "a" },
 		"the order as text":                func(d map[string]any) { d["orderId"] = "7" },
+		"the order as a number of JSON":    func(d map[string]any) { d["orderId"] = json.Number("7") },
 		"numbers from PHP's serialization": func(d map[string]any) { d["cents"], d["customer"] = int64(1999), int64(12) },
 		"minor units as text":              func(d map[string]any) { d["cents"] = "1999" },
 		"cjson's empty object":             func(d map[string]any) { d["lines"].([]any)[1] = map[string]any{} },
@@ -242,7 +243,7 @@ func TestFields(t *testing.T) {
 	}
 	was := names(effect(t, step(nil), Message{Data: data()}))
 	want := []string{
-		"account", "amount", "body.b", "body.key", "currency", "message.a", "message.b", "message.cents", "message.note", "message.orderId",
+		"account", "amount", "body.b", "body.key", "currency", "message.a", "message.b", "message.cents", "message.note",
 		"message.other", "method", "path", "prepare.body.amount", "prepare.body.note", "prepare.method", "prepare.path", "prepare.type", "provider", "query.a", "type",
 	}
 	if got := slices.Sorted(maps.Keys(was)); !slices.Equal(got, want) {
@@ -425,6 +426,24 @@ func TestFingerprintCoversMoneyAndLoadedRow(t *testing.T) {
 	}
 }
 
+// The key is compared by itself, byte for byte: a number of JSON that is too long
+// for cjson is still the text with the same digits.
+func TestTheKeyIsNoPartOfTheFingerprint(t *testing.T) {
+	s := newStep(t, func(s *Spec) { s.Order, s.Scope, s.Part = "order.id", "tenant", "no" })
+	model := func(id any, relations []any) map[string]any {
+		return map[string]any{"class": "Order", "id": id, "connection": "mysql", "relations": relations}
+	}
+	want := effect(t, s, Message{Data: map[string]any{
+		"order": model("9223372036854775807", nil), "tenant": "7", "no": "123456789012345", "cents": int64(1),
+	}})
+	got := effect(t, s, Message{Data: map[string]any{
+		"order": model(json.Number("9223372036854775807"), []any{"lines"}), "tenant": int64(7), "no": json.Number("123456789012345"), "cents": int64(1),
+	}})
+	if got.Key != want.Key || got.Message != want.Message || got.Fingerprint != want.Fingerprint {
+		t.Errorf("one message is two: %s and %s, %s and %s", got.Key, want.Key, got.Fields, want.Fields)
+	}
+}
+
 // The canonical form of the cases in which a message comes back otherwise than
 // it was sent, and of those that must not be confused.
 func TestCanonicalValues(t *testing.T) {
@@ -556,7 +575,7 @@ func TestEffectIsWhole(t *testing.T) {
 	want := zabor.Effect{
 		Key: zabor.Key{Scope: "shop", Order: "7", Step: "charge"}, Provider: "acquirer", Account: "main",
 		Amount: zabor.Money{Minor: 1999, Currency: "EUR"}, Timeout: 10e9, Attempts: 3,
-		AbsentAfter: 120e9, HoldAfter: 60e9, PendingFor: 3600e9, MissingRow: zabor.Captured,
+		AbsentAfter: 120e9, ReplayFor: 3e9, HoldAfter: 60e9, PendingFor: 3600e9, MissingRow: zabor.Captured,
 	}
 	if !reflect.DeepEqual(e, want) {
 		t.Errorf("effect %+v, want %+v", e, want)
@@ -576,6 +595,22 @@ func TestEffectIsWhole(t *testing.T) {
 	}
 	if got := effect(t, s, Message{Data: data, DeliveredBefore: true}).MissingRow; got != zabor.Doubt {
 		t.Errorf("a message that was delivered before is %s without a row, want doubt", got)
+	}
+}
+
+// The provider's own minor units are what its request says.
+func TestExponents(t *testing.T) {
+	s := newStep(t, func(s *Spec) {
+		s.Currency = "HUF"
+		s.Providers = map[string]Provider{"acquirer": {Timeout: 1, Exponents: provider.Exponents{"HUF": 0}}}
+	})
+	e := effect(t, s, Message{Data: map[string]any{"orderId": "7", "cents": int64(199900)}})
+	frozen, err := e.Freeze(zabor.ProviderKeys{Request: "k"}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err := provider.Thaw(frozen); err != nil || !strings.Contains(string(r.Body), `"amount":1999,`) || e.Amount.Minor != 199900 {
+		t.Errorf("body %s, %v, for %v", r.Body, err, e.Amount)
 	}
 }
 

@@ -16,7 +16,7 @@ func newStep(t testing.TB, change func(*Spec)) *Step {
 	spec := Spec{
 		Name: "charge", Classes: []string{`App\Jobs\Charge`}, Installation: "shop", Order: "orderId",
 		Amount: "cents", Currency: "EUR",
-		Provider: "acquirer", Providers: map[string]Provider{"acquirer": {Account: "main", Timeout: 10e9, AbsentAfter: 120e9}},
+		Provider: "acquirer", Providers: map[string]Provider{"acquirer": {Account: "main", Timeout: 10e9, AbsentAfter: 120e9, ReplayFor: 3e9}},
 		Request:  provider.RequestSpec{Path: "/pay", JSON: map[string]any{"amount": "{{minor}}", "currency": "{{currency}}", "key": "{{provider_key}}"}},
 		Attempts: 3, HoldAfter: 60e9, PendingFor: 3600e9,
 	}

@@ -63,6 +63,8 @@ type Provider struct {
 	Account     string
 	Timeout     time.Duration // of all requests of the step together
 	AbsentAfter time.Duration // 0: there is no look-up
+	ReplayFor   time.Duration // as in [zabor.Effect]
+	Exponents   provider.Exponents
 }
 
 // FieldError says which field of a [Spec] is wrong, by the name that the
@@ -414,7 +416,8 @@ func (s *Step) Effect(ctx context.Context, m Message) (zabor.Effect, error) {
 	if !ok {
 		return e, refuse("step %s: provider %q is not configured; there is %s", s.spec.Name, e.Provider, strings.Join(slices.Sorted(maps.Keys(s.spec.Providers)), ", "))
 	}
-	e.Account, e.Timeout, e.AbsentAfter = p.Account, p.Timeout, p.AbsentAfter
+	vars.Exponents = p.Exponents
+	e.Account, e.Timeout, e.AbsentAfter, e.ReplayFor = p.Account, p.Timeout, p.AbsentAfter, p.ReplayFor
 	request, err := s.requestParts(e, vars, row)
 	if err != nil {
 		return e, err

@@ -69,6 +69,11 @@ func (s *Step) compileVolatile() error {
 		}
 		s.exempt = append(s.exempt, path)
 	}
+	for _, path := range []string{s.spec.Order, s.spec.Scope, s.spec.Part} {
+		if path != "" {
+			s.exempt = append(s.exempt, path)
+		}
+	}
 	slices.Sort(s.exempt)
 	return nil
 }
@@ -102,20 +107,23 @@ func overlap(a, b string) bool {
 	return a != "" && b != "" && (a == b || strings.HasPrefix(a, b+".") || strings.HasPrefix(b, a+"."))
 }
 
-// without is data less what the paths lead to. What they lead through is copied.
-func without(data map[string]any, paths []string) map[string]any {
+// blank is data with null in place of what the paths lead to, whether or not it
+// is there. What they lead through is copied; a list is left as it is.
+func blank(data map[string]any, paths []string) map[string]any {
 	if len(paths) == 0 {
 		return data
 	}
-	data = maps.Clone(data)
+	if data = maps.Clone(data); data == nil {
+		data = map[string]any{}
+	}
 	for _, path := range paths {
 		name, rest, deeper := strings.Cut(path, ".")
 		inner, isObject := data[name].(map[string]any)
 		switch {
 		case !deeper:
-			delete(data, name)
+			data[name] = nil
 		case isObject:
-			data[name] = without(inner, []string{rest})
+			data[name] = blank(inner, []string{rest})
 		}
 	}
 	return data

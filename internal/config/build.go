@@ -363,7 +363,9 @@ func (v *validator) compileStep(at path, name string, s *Step) *step.Step {
 		for range requests - 1 {
 			known.Timeout += p.Timeout
 		}
-		if l := v.profiles[name].Lookup; l != nil {
+		profile := v.profiles[name]
+		known.ReplayFor, known.Exponents = profile.ReplayFor(), profile.Exponents
+		if l := profile.Lookup; l != nil {
 			known.AbsentAfter = l.AbsentAfter
 		}
 		spec.Providers[name] = known

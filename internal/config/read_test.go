@@ -78,7 +78,7 @@ func TestAStepIsMadeAsTheFileSays(t *testing.T) {
 		"queues:", "enums: {Note: {Gift: present}}\nscope: shop\nattempts: 5\nhold_after: 1h\npending_for: 2d\nqueues:",
 		"    order: order.id", "    step: pay\n    part: number\n    scope: tenant\n    defaults: {tenant: eu, cents: 1_9, ratio: 1.50}\n    prepare: {path: /new, form: {at: '{{.at}}', note: '{{.note}}'}}\n    volatile: [at]\n    settled: 'UPDATE orders SET note = :note WHERE id = :order'\n    order: order.id",
 		"{path: /payments,", "{path: '/payments/{{prepared}}',",
-		"    reference: /id", "    account: main\n    lookup: {path: '/payments/{{provider_key}}', absent_after: 2m}\n    reference: /id",
+		"    reference: /id", "    account: main\n    key: {header: Idempotency-Key, life: 24h, replays: all}\n    lookup: {path: '/payments/{{provider_key}}', absent_after: 2m}\n    reference: /id",
 	).Replace(base)
 	if _, err := Parse("z", []byte(file), environment(baseEnv)); err == nil || !strings.Contains(err.Error(), "the number 1_9 cannot stand here") {
 		t.Fatalf("error %v, want one about 1_9", err)
@@ -102,6 +102,9 @@ func TestAStepIsMadeAsTheFileSays(t *testing.T) {
 	}
 	if e.Timeout != 20*time.Second || e.AbsentAfter != 2*time.Minute || e.HoldAfter != time.Hour || e.PendingFor != 48*time.Hour {
 		t.Errorf("timeout %s of two requests, absent_after %s, hold_after %s, pending_for %s", e.Timeout, e.AbsentAfter, e.HoldAfter, e.PendingFor)
+	}
+	if got, want := e.ReplayFor, 24*time.Hour-24*time.Hour/10; got != want {
+		t.Errorf("replays for %s, want %s: the key's life less a tenth", got, want)
 	}
 	first, err := e.Prepare(zabor.ProviderKeys{})
 	if err != nil {
