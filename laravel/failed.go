@@ -54,6 +54,9 @@ func (s *Source) Push(ctx context.Context, raw []byte) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("laravel queue %s: cannot queue a job: %w", s.c.Queue, err)
 	}
+	if n > 0 {
+		s.h.pushed(ctx, s.c.Queue, raw)
+	}
 	return n > 0, nil
 }
 

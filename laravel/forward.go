@@ -24,7 +24,11 @@ func (s *Source) Forward(ctx context.Context, m *worker.Message, queue string) e
 	if queue == "" || queue == s.c.Queue {
 		return fmt.Errorf("laravel queue %s: job %s was not forwarded and stays: %q is no other queue", s.c.Queue, m.ID, queue)
 	}
-	return s.replace(ctx, "forward", m, queue, m.Raw, 0)
+	if err := s.replace(ctx, "forward", m, queue, m.Raw, 0); err != nil {
+		return err
+	}
+	s.h.pending(ctx, queue, m)
+	return nil
 }
 
 // replace removes m from the queue and puts a payload on the given one, in one

@@ -16,9 +16,9 @@ import (
 )
 
 var (
-	every   = []string{"v8", "v10", "v11", "v12", "v13"}
-	from11  = every[2:]
-	horizon = []string{"v11"}
+	every       = []string{"v8", "v10", "v11", "v12", "v13"}
+	from11      = every[2:]
+	withHorizon = []string{"v11"}
 )
 
 func recorded(t testing.TB, name string) []byte {
@@ -111,10 +111,10 @@ func TestDecodeRecordedPayloads(t *testing.T) {
 			"empty_list": map[string]any{}, "empty_object": map[string]any{}, "int53": num("9.007199254741e+15"), "int64": num("9.2233720368548e+18"),
 			"int15": num("1.2345678901234e+14"), "third": num("0.33333333333333"), "exp": num("1e+25"), "str_num": "0012"}},
 
-		{name: "horizon-pushed", versions: horizon, class: `App\Jobs\CaptureOrder`, data: map[string]any{"order.id": int64(1042)}},
-		{name: "horizon-pushed-string", versions: horizon, class: `App\Jobs\Legacy`, data: map[string]any{"name": "Zoë 😀", "empty": []any{}}},
-		{name: "horizon-retry", versions: horizon, class: `App\Jobs\Values`, before: true}, // retry_of, with attempts 0
-		{name: "horizon-reserved", versions: horizon, class: `App\Jobs\CaptureOrder`, before: true},
+		{name: "horizon-pushed", versions: withHorizon, class: `App\Jobs\CaptureOrder`, data: map[string]any{"order.id": int64(1042)}},
+		{name: "horizon-pushed-string", versions: withHorizon, class: `App\Jobs\Legacy`, data: map[string]any{"name": "Zoë 😀", "empty": []any{}}},
+		{name: "horizon-retry", versions: withHorizon, class: `App\Jobs\Values`, before: true}, // retry_of, with attempts 0
+		{name: "horizon-reserved", versions: withHorizon, class: `App\Jobs\CaptureOrder`, before: true},
 
 		{name: "batch", versions: every, class: `App\Jobs\Batched`, refused: "batch"},
 		{name: "chained", versions: every, class: `App\Jobs\CaptureOrder`, refused: "chain"},

@@ -13,8 +13,9 @@ var (
 -- KEYS[5] list of payloads that cannot be decoded
 -- ARGV[1] lease in seconds, may have a fraction
 -- ARGV[2] how many due jobs are moved at most, and as many lost ones
+-- ARGV[3] 1: the payloads that were moved are told
 -- Returns nothing if there is no job, {"job", payload, member of :reserved}, or
--- {"dead", payload, reason}.
+-- {"dead", payload, reason}; behind that the payloads that were moved.
 
 -- only returns where the value of the text's only key "attempts" begins, at
 -- whatever depth. Nearly every payload has just one.
@@ -75,12 +76,16 @@ local function count(text)
 end
 
 local now = redis.call('TIME')
+local moved = {}
 for _, from in ipairs({KEYS[2], KEYS[3]}) do
   local due = redis.call('ZRANGEBYSCORE', from, '-inf', now[1], 'LIMIT', 0, ARGV[2])
   if #due > 0 then
     redis.call('ZREMRANGEBYRANK', from, 0, #due - 1)
     redis.call('RPUSH', KEYS[1], unpack(due))
-    for i = 1, #due do due[i] = '1' end
+    for i = 1, #due do
+      if ARGV[3] == '1' then moved[#moved + 1] = due[i] end
+      due[i] = '1'
+    end
     redis.call('RPUSH', KEYS[4], unpack(due))
   end
 end
@@ -93,10 +98,10 @@ redis.call('LPOP', KEYS[1])
 redis.call('LPOP', KEYS[4])
 if not member then
   redis.call('RPUSH', KEYS[5], payload)
-  return {'dead', payload, reason}
+  return {'dead', payload, reason, unpack(moved)}
 end
 redis.call('ZADD', KEYS[3], math.ceil(now[1] + now[2] / 1000000 + ARGV[1]), member)
-return {'job', payload, member}
+return {'job', payload, member, unpack(moved)}
 `)
 
 	laterScript = redis.NewScript(`

@@ -92,7 +92,7 @@ func (p *program) queues(c *config.Config, store *sqlstore.Store) (queues []work
 				}
 				closers = append(closers, func() { shared.Close() })
 			}
-			made, err = laravelQueue(name, q, shared, store)
+			made, err = p.laravelQueue(name, q, shared, store)
 		case q.Symfony != nil:
 			var source *messenger.Source
 			var client redis.UniversalClient
@@ -129,7 +129,7 @@ func newRedis(address string) (redis.UniversalClient, error) {
 	return redis.NewClient(options), nil
 }
 
-func laravelQueue(name string, q *config.Queue, client redis.UniversalClient, store *sqlstore.Store) (worker.Queue, error) {
+func (p *program) laravelQueue(name string, q *config.Queue, client redis.UniversalClient, store *sqlstore.Store) (worker.Queue, error) {
 	zone, err := time.LoadLocation(q.Laravel.Timezone)
 	if err != nil {
 		return worker.Queue{}, fmt.Errorf("laravel.timezone: %w", err)
@@ -148,6 +148,7 @@ func laravelQueue(name string, q *config.Queue, client redis.UniversalClient, st
 	}
 	source, err := laravel.NewSource(client, laravel.Config{
 		Queue: name, Prefix: q.Laravel.Prefix, Connection: q.Laravel.Connection, RetryAfter: q.Laravel.RetryAfter, AppKeys: keys, Failed: failed,
+		Horizon: q.Laravel.Horizon, Warn: func(err error) { p.log.Warn(err.Error(), "queue", name) },
 	})
 	return worker.Queue{Source: source, Reserve: q.Laravel.RetryAfter}, err
 }

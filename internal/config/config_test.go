@@ -70,7 +70,6 @@ func TestUnbuiltNamesWhatIsNotActedOn(t *testing.T) {
 	}
 	want := []string{
 		"8 encryption_key", "9 keep_answers",
-		"19 queues.payments.laravel.horizon",
 		"60 steps.charge.then",
 		"75 proxy", "76 dashboard", "77 metrics",
 	}

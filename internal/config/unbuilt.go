@@ -21,7 +21,6 @@ var unbuilt = [...]struct {
 	{key: "dashboard", lost: "there is no dashboard"},
 	{key: "metrics", lost: "there are no metrics"},
 	{key: "queues.*.shared", lost: "zabor must be the queue's only consumer"},
-	{key: "queues.*.laravel.horizon", lost: "Horizon is not looked for and not told"},
 	{key: "steps.*.then", lost: "the message does not go on"},
 }
 
