@@ -148,3 +148,35 @@ func TestBuiltinFaults(t *testing.T) {
 		})
 	}
 }
+
+// What has no verdict at first is asked about by its id until it has one.
+func TestBuiltinPending(t *testing.T) {
+	for _, yes := range []bool{true, false} {
+		t.Run(fmt.Sprint(yes), func(t *testing.T) {
+			t.Parallel()
+			eachBuiltin(t, func(t *testing.T, s *shop) {
+				if err := s.do("1001", s.faulty(sandbox.Fault{Kind: sandbox.Pending})); err != nil {
+					t.Fatal(err)
+				}
+				row := s.row("1001")
+				if row.State != zabor.Pending || row.Reference == "" {
+					t.Fatalf("the row is %s (%s)", row.State, row.Reason)
+				}
+				if found, err := s.provider.Lookup(t.Context(), row); err != nil || found.Outcome.Verdict != zabor.Begun {
+					t.Errorf("%+v, %v", found, err)
+				}
+				if !s.bank.Settle(row.Reference, yes) {
+					t.Fatal("there is no such payment")
+				}
+				found, err := s.provider.Lookup(t.Context(), row)
+				want := zabor.Refused
+				if yes {
+					want = zabor.Done
+				}
+				if err != nil || found.Outcome.Verdict != want {
+					t.Errorf("%+v, %v, want %s", found, err, want)
+				}
+			})
+		})
+	}
+}

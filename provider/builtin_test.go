@@ -242,7 +242,7 @@ func TestExponents(t *testing.T) {
 	pr := mustNew(t, profile, Options{})
 	row := testRow(t)
 	row.Amount.Currency = "ISK" // the request says 1999
-	if got := pr.Call(t.Context(), row); got.Verdict != zabor.Misdirected || !strings.Contains(got.Reason, "199900") {
+	if got := pr.Call(t.Context(), row); got.Verdict != zabor.Malformed || !strings.Contains(got.Reason, "199900") {
 		t.Errorf("%+v", got)
 	}
 	template, err := NewTemplate(RequestSpec{Path: "/x", JSON: map[string]any{"amount": "{{minor}}"}})

@@ -105,6 +105,7 @@ func (p *Provider) Exponents() Exponents { return p.exponents }
 //
 // What it proves:
 //
+//   - the request lacks what the profile demands, and was not sent: Malformed;
 //   - no byte left this machine: Unsent;
 //   - 2xx: what the profile's settled, pending and declined say of it, if it was
 //     read whole, is exactly one JSON value, has a reference (but for a refusal)
@@ -132,8 +133,8 @@ func (p *Provider) Call(ctx context.Context, row zabor.Row) zabor.Outcome {
 	if preparing {
 		key = row.PrepareKey
 	}
-	if err := p.sameUnits(request, row); err != nil {
-		return zabor.Outcome{Verdict: zabor.Misdirected, Reason: "nothing was sent: " + oneLine(err)}
+	if request, err = p.fit(request, row, key); err != nil {
+		return zabor.Outcome{Verdict: zabor.Malformed, Reason: "nothing was sent: " + oneLine(err)}
 	}
 	a, err := p.send(ctx, request, key)
 	var unsent unsentError
@@ -144,6 +145,20 @@ func (p *Provider) Call(ctx context.Context, row zabor.Row) zabor.Outcome {
 		return zabor.Outcome{Reason: "the request may have been executed, and no whole answer came: " + oneLine(err)}
 	}
 	return p.judge(a, row, preparing)
+}
+
+// fit is r with the key in its body, where the provider takes it there. An error
+// is about the form of r, which no second try would change.
+func (p *Provider) fit(r Request, row zabor.Row, key string) (Request, error) {
+	if err := p.sameUnits(r, row); err != nil {
+		return r, err
+	}
+	if p.key.Field == "" {
+		return r, nil
+	}
+	var err error
+	r.Body, err = withField(r.Body, p.key.Field, key)
+	return r, err
 }
 
 // sameUnits refuses a request that has an amount of ISO 4217's minor units where

@@ -98,15 +98,9 @@ func newTransport() *http.Transport {
 	}
 }
 
-// keyed is r with the idempotency key in its place, and with what the profile
-// adds.
+// keyed is r with what the profile adds, the idempotency key in its header among
+// it.
 func (p *Provider) keyed(ctx context.Context, r Request, key string) (*http.Request, error) {
-	if p.key.Field != "" {
-		var err error
-		if r.Body, err = withField(r.Body, p.key.Field, key); err != nil {
-			return nil, err
-		}
-	}
 	req, err := p.newRequest(ctx, r)
 	if err != nil || p.key.Header == "" {
 		return req, err

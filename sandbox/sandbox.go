@@ -221,7 +221,7 @@ func (s *Sandbox) Charges(name string) []Charge {
 // whether there was one. A yes is a charge.
 func (s *Sandbox) Settle(id string, yes bool) bool {
 	s.mu.Lock()
-	n, ok := s.number(&own, id)
+	n, ok := s.anyNumber(id)
 	if !ok || s.payments[n].status != processing {
 		s.mu.Unlock()
 		return false
@@ -361,4 +361,14 @@ func (s *Sandbox) number(d *dialect, id string) (int32, bool) {
 		return 0, false
 	}
 	return int32(n - 1), true
+}
+
+// anyNumber is the payment with the given id, whoever's it is. The caller holds mu.
+func (s *Sandbox) anyNumber(id string) (int32, bool) {
+	for _, d := range []*dialect{&own, &stripe, &yookassa} {
+		if n, ok := s.number(d, id); ok {
+			return n, true
+		}
+	}
+	return 0, false
 }
