@@ -278,6 +278,15 @@ func TestLaravelRetriesWhatZaborParked(t *testing.T) {
 	if left := rows(t, db); len(left) != 0 {
 		t.Errorf("rows %q are left", left)
 	}
+	var pushed []string
+	for _, text := range q.list(t, q.k.ready) {
+		pushed = append(pushed, canonical(t, text))
+	}
+	for i, r := range parked {
+		if want := canonical(t, strings.Replace(r.payload, `"attempts":1`, `"attempts":0`, 1)); i >= len(pushed) || pushed[i] != want {
+			t.Fatalf("Laravel pushed\n%s\nwant\n%s", pushed, want)
+		}
+	}
 	for i, r := range parked[:2] {
 		m := q.receive(t)
 		if m.Err != nil || m.ID != r.uuid || m.DeliveredBefore {
@@ -287,5 +296,56 @@ func TestLaravelRetriesWhatZaborParked(t *testing.T) {
 	jobs := work(t, q, 90, "delete", 1)
 	if len(jobs) != 1 || jobs[0].UUID != parked[2].uuid || jobs[0].Attempts != 1 {
 		t.Errorf("Laravel saw %+v, want %s", jobs, parked[2].uuid)
+	}
+}
+
+// canonical is a JSON text in one form.
+func canonical(t *testing.T, text string) string {
+	t.Helper()
+	d := json.NewDecoder(strings.NewReader(text))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		t.Fatal(err)
+	}
+	out, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+// What zabor forwards and what it retries, a worker of Laravel takes as if the
+// application had just pushed it.
+func TestLaravelTakesWhatIsForwardedAndRetried(t *testing.T) {
+	needLaravel(t)
+	_, failed := sqliteJobs(t)
+	q := newQueue(t, func(c *Config) { c.Failed = failed })
+	ctx := t.Context()
+	laravel(t, q, "push.php", "class", 1, 2)
+	pushed := q.list(t, q.k.ready)
+	if jobs := work(t, q, 1, "leave", 1); len(jobs) != 1 {
+		t.Fatalf("Laravel saw %d jobs, want 1", len(jobs))
+	}
+	second := q.receive(t) // the first is reserved by a worker that was killed
+	if err := q.Forward(ctx, second, "other"); err != nil {
+		t.Fatal(err)
+	}
+	first := q.receive(t)
+	if err := q.Park(ctx, first, "held"); err != nil {
+		t.Fatal(err)
+	}
+	if err := q.Retry(ctx, first.ID); err != nil {
+		t.Fatal(err)
+	}
+	other := queue{addr: q.addr, app: q.app, Source: &Source{c: Config{Queue: "other", Prefix: q.c.Prefix}}}
+	for i, from := range []queue{q, other} {
+		jobs := work(t, from, 90, "delete", 2)
+		if len(jobs) != 1 || jobs[0].Attempts != 1 || canonical(t, string(jobs[0].Body)) != canonical(t, pushed[i]) || fmt.Sprint(jobs[0].Data["orderId"]) != fmt.Sprint(i+1) {
+			t.Errorf("Laravel saw %+v on queue %s, want order %d as it was pushed", jobs, from.c.Queue, i+1)
+		}
+	}
+	if keys := q.app.Keys(ctx, "*").Val(); len(keys) != 0 {
+		t.Errorf("keys %q are left", keys)
 	}
 }
