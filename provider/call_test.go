@@ -272,3 +272,93 @@ func TestCallUnsent(t *testing.T) {
 		t.Errorf("%d bytes left", bytes)
 	}
 }
+
+// An answer that repeats something of another request settles nothing, and one
+// that is given again to a first send must show that it is ours.
+func TestEchoAndReplayMark(t *testing.T) {
+	body := func(metadata string) string {
+		return `{"id":"pay_1","status":"paid","amount":1999,"currency":"EUR","metadata":` + metadata + `}`
+	}
+	const key = "abcdefghijklmnopqrstuvwxyz"
+	for _, tt := range []struct {
+		name, metadata, mark string
+		captures, replays    int
+		want                 zabor.Verdict
+	}{
+		{"ours", `{"order":"1001","key":"` + key + `"}`, "", 1, 0, zabor.Done},
+		{"ours, given again", `{"order":"1001"}`, "true", 1, 0, zabor.Done},
+		{"ours by key, given again", `{"key":"` + key + `"}`, "true", 1, 0, zabor.Done},
+		{"another order", `{"order":"1002"}`, "", 1, 0, zabor.Unproven},
+		{"another order, given again", `{"order":"1002"}`, "true", 1, 0, zabor.Unproven},
+		{"another order, given again to a replay", `{"order":"1002"}`, "true", 1, 1, zabor.Unproven},
+		{"our order, another key", `{"order":"1001","key":"x"}`, "true", 1, 0, zabor.Unproven},
+		{"whose is not said", `{}`, "", 1, 0, zabor.Done},
+		{"whose is not said, given again", `{}`, "true", 1, 0, zabor.Unproven},
+		{"whose is not said, given again to a second send", `{}`, "true", 2, 0, zabor.Done},
+		{"whose is not said, given again to a replay", `{}`, "true", 1, 1, zabor.Done},
+		{"not marked", `{}`, "false", 1, 0, zabor.Done},
+	} {
+		profile := testProfile("http://127.0.0.1:1")
+		profile.Key.Mark = "Idempotent-Replayed"
+		profile.Echo = Echo{Key: "/metadata/key", Order: "/metadata/order"}
+		row := testRow(t)
+		row.Captures, row.Replays = tt.captures, tt.replays
+		got := mustNew(t, profile, Options{}).judge(answer{status: 200, body: []byte(body(tt.metadata)), header: map[string][]string{"Idempotent-Replayed": {tt.mark}}}, row, false)
+		if got.Verdict != tt.want || got.Verdict == zabor.Unproven && got.Reference != "" {
+			t.Errorf("%s: %+v, want %s", tt.name, got, tt.want)
+		}
+	}
+}
+
+// What the answer to the harmless first request of two proves.
+func TestPrepareOutcomes(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		status int
+		body   string
+		want   zabor.Verdict
+		ref    string
+	}{
+		{"made", 200, `{"id":"int_1","status":"new","amount":1999,"currency":"eur"}`, zabor.Prepared, "int_1"},
+		{"made, no status", 201, `{"id":"int_1"}`, zabor.Prepared, "int_1"},
+		{"made, begun", 202, `{"id":"int_1","status":"processing"}`, zabor.Prepared, "int_1"},
+		{"another amount", 200, `{"id":"int_1","status":"new","amount":5,"currency":"EUR"}`, zabor.Unproven, ""},
+		{"no id", 200, `{"status":"new"}`, zabor.Unproven, ""},
+		{"endless id", 200, `{"id":"` + strings.Repeat("x", 1025) + `"}`, zabor.Unproven, ""},
+		{"paid already", 200, paid, zabor.Done, "pay_1"},
+		{"refused", 200, `{"id":"int_1","status":"refused"}`, zabor.Refused, ""},
+		{"402", 402, `{}`, zabor.Refused, ""},
+		{"form", 422, `{}`, zabor.Malformed, ""},
+		{"429", 429, `{"id":"int_1"}`, zabor.TurnedAway, ""},
+		{"404", 404, `{"id":"int_1"}`, zabor.Misdirected, ""},
+		{"409", 409, `{"id":"int_1"}`, zabor.Unproven, ""},
+		{"500", 500, `{"id":"int_1"}`, zabor.Unproven, ""},
+		{"HTML", 200, `<html>`, zabor.Unproven, ""},
+	} {
+		got := mustNew(t, testProfile("http://127.0.0.1:1"), Options{}).judge(answer{status: tt.status, body: []byte(tt.body)}, testRow(t), true)
+		if got.Verdict != tt.want || got.Reference != tt.ref {
+			t.Errorf("%s: %s %q (%s), want %s %q", tt.name, got.Verdict, got.Reference, got.Reason, tt.want, tt.ref)
+		}
+	}
+	profile := testProfile("http://127.0.0.1:1")
+	profile.Prepare.Reference = "/intent/id"
+	got := mustNew(t, profile, Options{}).judge(answer{status: 200, body: []byte(`{"id":"x","intent":{"id":"int_1"}}`)}, testRow(t), true)
+	if got.Verdict != zabor.Prepared || got.Reference != "int_1" {
+		t.Errorf("%+v", got)
+	}
+}
+
+// A first request of two goes under its own key, and the second under its.
+func TestCallKeysOfTwoSteps(t *testing.T) {
+	p := newPeer(t, after(says(answerOf(200, paid))))
+	pr := mustNew(t, testProfile("http://"+p.addr), Options{})
+	row := testRow(t)
+	row.PrepareKey = "zyxwvutsrqponmlkjihgfedcba"
+	pr.Call(within(t, 10*time.Second), row)
+	row.Prepared = "int_1"
+	pr.Call(within(t, 10*time.Second), row)
+	posts := p.posts()
+	if len(posts) != 2 || posts[0].Header.Get("Idempotency-Key") != row.PrepareKey || posts[1].Header.Get("Idempotency-Key") != row.ProviderKey {
+		t.Errorf("posts %+v", posts)
+	}
+}

@@ -155,3 +155,48 @@ func TestLookupSharesConnections(t *testing.T) {
 	}
 	pr.lookups.CloseIdleConnections()
 }
+
+// Which of its requests a look-up makes, and what each answer proves.
+func TestLookupByID(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		change func(*Profile, *zabor.Row)
+		status int
+		body   string
+		asked  string
+		want   string
+	}{
+		{"prepared", func(_ *Profile, r *zabor.Row) { r.Prepared = "int/1" }, 200, payment("pay_1", "paid", 1999), "/intents/int%2F1", "done"},
+		{"prepared, never begun", func(_ *Profile, r *zabor.Row) { r.Prepared = "int_1" }, 200, payment("int_1", "new", 1999), "/intents/int_1", "absent"},
+		{"prepared, not there", func(_ *Profile, r *zabor.Row) { r.Prepared = "int_1" }, 404, `{}`, "/intents/int_1", "error"},
+		{"pending", func(_ *Profile, r *zabor.Row) { r.State, r.Reference = zabor.Pending, "pay_1" }, 200, payment("pay_1", "paid", 1999), "/payments/pay_1", "done"},
+		{"settled", func(_ *Profile, r *zabor.Row) { r.State, r.Reference = zabor.Settled, "pay_1" }, 200, list(payment("pay_1", "paid", 1999)), "/payments?", "done"},
+		{"never begun, in a list", func(*Profile, *zabor.Row) {}, 200, list(payment("pay_1", "new", 1999)), "/payments?", "absent"},
+		{"never begun beside a charge", func(*Profile, *zabor.Row) {}, 200, list(payment("pay_1", "new", 1999), payment("pay_2", "paid", 1999)), "/payments?", "done"},
+		{"never begun beside a decline", func(*Profile, *zabor.Row) {}, 200, list(payment("pay_1", "new", 1999), payment("pay_2", "refused", 1999)), "/payments?", "refused"},
+		{"of another order", func(p *Profile, _ *zabor.Row) { p.Echo.Order = "/order" }, 200, list(`{"id":"pay_1","status":"paid","amount":1999,"currency":"EUR","order":"7"}`), "/payments?", "unproven"},
+		{"no other way", func(p *Profile, _ *zabor.Row) { p.Lookup.Path = "" }, 200, ``, "", "unproven"},
+	} {
+		p := newPeer(t, after(says(answerOf(tt.status, tt.body))))
+		profile := testProfile("http://" + p.addr)
+		profile.Lookup.Prepared, profile.Lookup.Reference = "/intents/{{prepared}}", "/payments/{{reference}}"
+		profile.Rules = []Rule{{Means: "unbegun", Values: map[string][]string{"/status": {"new"}}}}
+		row := testRow(t)
+		tt.change(&profile, &row)
+		found, err := mustNew(t, profile, Options{}).Lookup(t.Context(), row)
+		got := found.Outcome.Verdict.String()
+		switch {
+		case err != nil:
+			got = "error"
+		case found.Absent:
+			got = "absent"
+		}
+		asked := ""
+		if posts := p.posts(); len(posts) > 0 {
+			asked = posts[0].raw
+		}
+		if got != tt.want || !strings.HasPrefix(strings.TrimPrefix(asked, "GET "), tt.asked) {
+			t.Errorf("%s: %s (%v, %v), asked %q, want %s by %s", tt.name, got, found, err, asked, tt.want, tt.asked)
+		}
+	}
+}

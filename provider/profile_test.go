@@ -66,7 +66,9 @@ func TestProfileValidate(t *testing.T) {
 		{"echo's pointer", func(p *Profile) { p.Echo.Order = "order" }, "echo.order"},
 		{"exponent of no currency", func(p *Profile) { p.Exponents = Exponents{"XXY": 2} }, "exponents"},
 		{"exponent too large", func(p *Profile) { p.Exponents = Exponents{"EUR": 4} }, "exponents.EUR: 4"},
-		{"rule", func(p *Profile) { p.Rules = []Rule{{Means: "unbegun", Values: map[string][]string{"/status": {"new"}}}} }, ""},
+		{"rule", func(p *Profile) {
+			p.Rules = []Rule{{Means: "unbegun", Values: map[string][]string{"/status": {"new"}}}}
+		}, ""},
 		{"rule of no meaning", func(p *Profile) { p.Rules = []Rule{{Means: "good", Statuses: []int{200}}} }, `rules.0: means "good"`},
 		{"rule without condition", func(p *Profile) { p.Rules = []Rule{{Means: "earlier"}} }, "no condition"},
 		{"transient by status", func(p *Profile) { p.Rules = []Rule{{Means: "transient", Statuses: []int{503}}} }, "by a status alone"},
