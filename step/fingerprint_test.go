@@ -199,6 +199,26 @@ func TestVolatile(t *testing.T) {
 	}
 }
 
+// A property that chooses the provider, or that Load looks for, always counts.
+func TestVolatileFieldsDoNotTakeAlongWhatElseIsMadeOfThem(t *testing.T) {
+	s := newStep(t, func(s *Spec) {
+		s.Provider, s.Providers = "{{.who}}", map[string]Provider{"a": {Timeout: 1}, "b": {Timeout: 1}}
+		s.Request.JSON = map[string]any{"note": "{{.who}} {{.table}}"}
+		s.Load, s.Dialect = "SELECT 1 AS one WHERE :table = :table", SQLite
+		s.Volatile = []string{"note"}
+	})
+	s.selects = nil // there is no database here
+	data := map[string]any{"orderId": "7", "cents": int64(1), "who": "a", "table": "t"}
+	was := effect(t, s, Message{Data: data}).Message
+	for name, value := range map[string]string{"who": "b", "table": "u"} {
+		changed := maps.Clone(data)
+		changed[name] = value
+		if effect(t, s, Message{Data: changed}).Message == was {
+			t.Errorf("another %s is the same message", name)
+		}
+	}
+}
+
 func TestVolatileRefuses(t *testing.T) {
 	for name, says := range map[string]string{
 		"nonse":      `no body and no query has the field "nonse"`,
