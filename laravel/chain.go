@@ -92,7 +92,7 @@ func (p payload) next(command *php.Object, encrypted bool) (*successor, error) {
 			continue
 		}
 		if !isEmpty(property(command, name)) {
-			return nil, fmt.Errorf("the next job of its chain names no %s, and only PHP knows the default; name it on the chain (allOn%s)", name, strings.ToUpper(name[:1])+name[1:])
+			return nil, fmt.Errorf("the next job of its chain names no %s, and only PHP knows the default; name it on the chain, Bus::chain(…)->on%s(…)", name, strings.ToUpper(name[:1])+name[1:])
 		}
 	}
 	s.connection, s.queue = chain["connection"], chain["queue"]
