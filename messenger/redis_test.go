@@ -605,6 +605,19 @@ func TestCluster(t *testing.T) {
 			}
 			ok(t, tr.PutBack(t.Context(), again))
 			ok(t, tr.Ack(t.Context(), tr.next(t)))
+			other := strings.Replace(stream, "messages", "other", 1)
+			if stream == "{messages}" {
+				other = "other" + stream // in the same slot
+			}
+			tr.add(t, entry(phpBody("2")))
+			m = tr.next(t)
+			ok(t, tr.Forward(t.Context(), m, other))
+			if err := tr.Forward(t.Context(), m, other); !errors.Is(err, worker.ErrLost) {
+				t.Errorf("Forward twice = %v, want ErrLost", err)
+			}
+			if got := values(t, tr.redis, other); len(got) != 1 || got[0] != string(m.Raw) {
+				t.Errorf("%s holds %q, want the message once", other, got)
+			}
 			due := strconv.FormatInt(time.Now().UnixMilli(), 10)
 			const n = 50
 			for i := range n {
