@@ -211,6 +211,9 @@ func TestHorizonSilencedLostAndMigrated(t *testing.T) {
 		t.Fatal("Ack of a lost job: no error")
 	}
 	hash := "laravel_horizon:uuid-1"
+	if ttl := q.app.TTL(ctx, hash).Val(); ttl <= 0 || ttl > time.Hour {
+		t.Errorf("a hash that had expired before the job was taken expires in %v", ttl)
+	}
 	if got := q.app.HGet(ctx, hash, "status").Val(); got != "reserved" {
 		t.Errorf("status %q after the Ack of a lost job, want reserved", got)
 	}
