@@ -123,9 +123,7 @@ func (s *shop) addQueue(name string) *watched {
 	return w
 }
 
-// watched is a queue that notes what it is told. Each field that is set stands in
-// for the queue's own answer once, or lets it be told to the queue by returning
-// nil.
+// watched is a queue that notes what it is told.
 type watched struct {
 	worker.Source
 	s        *shop
@@ -407,7 +405,7 @@ func TestOutcomes(t *testing.T) {
 		name   string
 		answer zabor.Outcome
 		state  zabor.State
-		event  string // the last but one that the queue is told, or the last
+		event  string // that ends the message's handling
 		failed int
 	}{
 		{"declined", zabor.Outcome{Verdict: zabor.Refused, Reason: "no funds"}, zabor.Declined, "acked", 0},

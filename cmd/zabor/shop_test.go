@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -41,15 +42,13 @@ var frameworks = []struct{ name, queue string }{
 
 // options are what one test wants of a shop's configuration.
 type options struct {
-	redis      servers.RedisDB // zero: an empty database of the shared server
-	lanes      int             // 0: 1
-	timeout    time.Duration   // 0: 2s: a busy machine must not time out, or no call has settled the control order
-	reserve    time.Duration   // of both queues; 0: 5s, the shortest for a time-out of 2s
-	noLookup   bool            // else a look-up whose silence is proof after 1s
-	hold       time.Duration   // 0: 5m
-	withKeys   bool            // the provider remembers idempotency keys: no test may rely on it
-	merchant   bool            // a second step, with a scope from the message
-	chargeStep string          // name of the step; empty: charge
+	redis    servers.RedisDB // zero: an empty database of the shared server
+	lanes    int             // 0: 1
+	timeout  time.Duration   // 0: 2s: a busy machine must not time out, or no call has settled the control order
+	reserve  time.Duration   // of both queues; 0: 5s, the shortest for a time-out of 2s
+	noLookup bool            // else a look-up whose silence is proof after 1s
+	hold     time.Duration   // 0: 5m
+	merchant bool            // a second step, with a scope from the message
 }
 
 // shop is an installation of zabor with its queues, its fence and its provider.
@@ -77,7 +76,7 @@ func newShop(t testing.TB, fence string, o options) *shop {
 	s.redis = redis.NewClient(&redis.Options{Addr: o.redis.Addr, DB: o.redis.DB})
 	t.Cleanup(func() { s.redis.Close() })
 
-	s.provider = sandbox.New(sandbox.Options{IgnoreKeys: !o.withKeys, OnCharge: func(c sandbox.Charge) {
+	s.provider = sandbox.New(sandbox.Options{IgnoreKeys: true, OnCharge: func(c sandbox.Charge) {
 		s.mu.Lock()
 		told := s.charge
 		s.mu.Unlock()
@@ -106,20 +105,10 @@ func newShop(t testing.TB, fence string, o options) *shop {
 func (s *shop) configure() {
 	s.t.Helper()
 	o := s.o
-	seconds := func(d, otherwise time.Duration) time.Duration {
-		if d == 0 {
-			return otherwise
-		}
-		return d
-	}
-	reserve := seconds(o.reserve, 5*time.Second)
+	reserve := cmp.Or(o.reserve, 5*time.Second)
 	lookup := "    lookup: {path: \"/payments?merchant_reference={{provider_key}}\", items: /data, absent_after: 1s}\n"
 	if o.noLookup {
 		lookup = ""
-	}
-	name := o.chargeStep
-	if name == "" {
-		name = "charge"
 	}
 	merchant := ""
 	if o.merchant {
@@ -152,15 +141,16 @@ providers:
     amount: {minor: /amount}
     currency: /currency
 %ssteps:
-  %s:
+  charge:
     message: ['App\Jobs\ChargeOrder', 'App\Message\ChargeOrder']
-%s%s`, s.fence, o.redis.URL(), max(1, o.lanes), seconds(o.hold, 5*time.Minute), reserve,
-		o.redis.Addr, o.redis.DB, int(reserve/time.Second), s.url, seconds(o.timeout, 2*time.Second), lookup, name, chargeStep, merchant)
+%s%s`, s.fence, o.redis.URL(), max(1, o.lanes), cmp.Or(o.hold, 5*time.Minute), reserve,
+		o.redis.Addr, o.redis.DB, int(reserve/time.Second), s.url, cmp.Or(o.timeout, 2*time.Second), lookup, chargeStep, merchant)
 	if err := os.WriteFile(s.file, []byte(text), 0o600); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
+// chargeStep is what both steps have.
 const chargeStep = `    order: orderId
     amount: amountCents
     currency: EUR
