@@ -362,3 +362,20 @@ func TestCallKeysOfTwoSteps(t *testing.T) {
 		t.Errorf("posts %+v", posts)
 	}
 }
+
+// Only a 409 may name what was made before; in anything else but a 2xx a yes is a
+// contradiction.
+func TestConflictNamesWhatIsThere(t *testing.T) {
+	profile := testProfile("http://127.0.0.1:1")
+	profile.Rules = []Rule{{Means: "pending", Values: map[string][]string{"/error/code": {"there"}}, Reference: "/error/id"}}
+	pr := mustNew(t, profile, Options{})
+	for status, want := range map[int]zabor.Verdict{409: zabor.Begun, 400: zabor.Unproven, 422: zabor.Unproven, 500: zabor.Unproven} {
+		got := pr.judge(answer{status: status, body: []byte(`{"error":{"code":"there","id":"pay_9"}}`)}, testRow(t), false)
+		if got.Verdict != want || (got.Reference == "pay_9") != (want == zabor.Begun) {
+			t.Errorf("%d: %+v, want %s", status, got, want)
+		}
+	}
+	if got := pr.judge(answer{status: 409, body: []byte(`{"error":{"code":"there"}}`)}, testRow(t), false); got.Verdict != zabor.Unproven {
+		t.Errorf("without an id: %+v", got)
+	}
+}

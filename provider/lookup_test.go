@@ -169,6 +169,7 @@ func TestLookupByID(t *testing.T) {
 		{"prepared", func(_ *Profile, r *zabor.Row) { r.Prepared = "int/1" }, 200, payment("pay_1", "paid", 1999), "/intents/int%2F1", "done"},
 		{"prepared, never begun", func(_ *Profile, r *zabor.Row) { r.Prepared = "int_1" }, 200, payment("int_1", "new", 1999), "/intents/int_1", "absent"},
 		{"prepared, not there", func(_ *Profile, r *zabor.Row) { r.Prepared = "int_1" }, 404, `{}`, "/intents/int_1", "error"},
+		{"prepared, not there, and a look-up without a list", func(p *Profile, r *zabor.Row) { p.Lookup.Items, r.Prepared = "", "int_1" }, 404, `{}`, "/intents/int_1", "error"},
 		{"pending", func(_ *Profile, r *zabor.Row) { r.State, r.Reference = zabor.Pending, "pay_1" }, 200, payment("pay_1", "paid", 1999), "/payments/pay_1", "done"},
 		{"settled", func(_ *Profile, r *zabor.Row) { r.State, r.Reference = zabor.Settled, "pay_1" }, 200, list(payment("pay_1", "paid", 1999)), "/payments?", "done"},
 		{"never begun, in a list", func(*Profile, *zabor.Row) {}, 200, list(payment("pay_1", "new", 1999)), "/payments?", "absent"},
