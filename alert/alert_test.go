@@ -315,6 +315,7 @@ func TestAddresses(t *testing.T) {
 		"https://shop.webhook.office.com/webhookb2/11111111-4444-4444-8444-cccccccccccc@22222222-4444-4444-8444-cccccccccccc/IncomingWebhook/33333333012222222222333333333344/44444444-4444-4444-8444-cccccccccccc/V2ESyij_gAljSoUQHvZoZYzlpAoAXExyOl26dlf1xHEx05": "teams",
 		"slack://hook:T00000000-B00000000-abcdefghijklmnopqrstuvwx@webhook":            "slack",
 		"telegram://110201543:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw@telegram?chats=@shop": "telegram",
+		"matrix://:syt_token@matrix.example.com/?rooms=!a:matrix.example.com":          "matrix",
 		"generic+https://example.com/a?template=json":                                  "generic example.com",
 	} {
 		got, err := newTarget(address)
@@ -332,10 +333,11 @@ func TestAddresses(t *testing.T) {
 		"https://prod-1.westeurope.logic.azure.com/x?sig=secret99": "generic+",
 		"https://example.com/secret99":                             "generic+",
 		"slak://secret99@x":                                        "there is no service \"slak\"",
-		"logger://":                                                "there is no service",
-		"slack://secret99@webhook":                                 "not the form of an address of slack",
-		"https://shop.webhook.office.com/webhookb2/secret99":       "not the form of an address of teams",
-		"discord://secret99@%zz":                                   "cannot be read",
+		"matrix://bot:secret99@matrix.example.com/":                "matrix://:TOKEN@",
+		"logger://":                "there is no service",
+		"slack://secret99@webhook": "not the form of an address of slack",
+		"https://shop.webhook.office.com/webhookb2/secret99": "not the form of an address of teams",
+		"discord://secret99@%zz":                             "cannot be read",
 	} {
 		_, err := newTarget(address)
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret99") {

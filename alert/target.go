@@ -43,6 +43,9 @@ func newTarget(address string) (*target, error) {
 	if kind == "logger" || !slices.Contains(r.ListServices(), kind) {
 		return nil, fmt.Errorf("there is no service %.40q; write one of %s", kind, strings.Join(services(), ", "))
 	}
+	if kind == "matrix" && u.User.Username() != "" {
+		return nil, errors.New("an address of matrix with a user logs in at every start; write the access token alone: matrix://:TOKEN@HOST/?rooms=ROOM")
+	}
 	service, err := r.NewService(kind)
 	if err == nil {
 		err = initialize(service, u)
