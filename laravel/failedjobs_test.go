@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -282,18 +281,23 @@ func TestFailedListGetForgetRetry(t *testing.T) {
 			t.Errorf("retried message %+v", m)
 		}
 
-		// Two at the same time push it once.
-		var wg sync.WaitGroup
-		errs := make([]error, 2)
-		for i := range errs {
-			wg.Go(func() { errs[i] = q.Retry(ctx, "uuid-9") })
+		// While one retries it, another does not get as far as to push it.
+		err = failed.take(ctx, "redis", "default", "uuid-9", func([]byte) error {
+			ctx, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+			defer cancel()
+			return failed.take(ctx, "redis", "default", "uuid-9", func([]byte) error {
+				t.Error("two retries of one job at the same time")
+				return nil
+			})
+		})
+		if err == nil {
+			t.Error("the second retry had no error")
 		}
-		wg.Wait()
-		if (errs[0] == nil) == (errs[1] == nil) || !errors.Is(errors.Join(errs...), ErrNoFailedJob) {
-			t.Errorf("two retries: %v; want one done and one ErrNoFailedJob", errs)
+		if err := q.Retry(ctx, "uuid-9"); err != nil {
+			t.Error(err)
 		}
-		if got := q.list(t, q.k.ready); len(got) != 1 {
-			t.Errorf("queue %q, want one job", got)
+		if err := q.Retry(ctx, "uuid-9"); !errors.Is(err, ErrNoFailedJob) {
+			t.Errorf("a retry behind another = %v, want ErrNoFailedJob", err)
 		}
 	})
 }
