@@ -55,7 +55,7 @@ func eachBuiltin(t *testing.T, test func(t *testing.T, s *shop)) {
 				p.Lookup.AbsentAfter = 50 * time.Millisecond // the pretend provider has no lag
 				return p, provider.Options{BaseURL: url + tt.base}
 			}).asks(tt.prepare, tt.request)
-			s.timeout, s.replay = 300*time.Millisecond, tt.replay
+			s.replay = tt.replay
 			s.control()
 			test(t, s)
 		})
@@ -76,6 +76,7 @@ func (s *shop) faulty(fault sandbox.Fault) zabor.Call {
 }
 
 func TestBuiltinCharges(t *testing.T) {
+	t.Parallel()
 	eachBuiltin(t, func(t *testing.T, s *shop) {
 		if err := s.do("1001", s.provider.Call); err != nil {
 			t.Fatal(err)
@@ -85,6 +86,7 @@ func TestBuiltinCharges(t *testing.T) {
 }
 
 func TestBuiltinDeclines(t *testing.T) {
+	t.Parallel()
 	eachBuiltin(t, func(t *testing.T, s *shop) {
 		if err := s.do("1001", s.faulty(sandbox.Fault{Kind: sandbox.Declined})); err != nil {
 			t.Fatal(err)
@@ -97,6 +99,7 @@ func TestBuiltinDeclines(t *testing.T) {
 
 // A decline whose answer is lost is found out too.
 func TestBuiltinDeclineIsFound(t *testing.T) {
+	t.Parallel()
 	eachBuiltin(t, func(t *testing.T, s *shop) {
 		err := s.do("1001", func(ctx context.Context, row zabor.Row) zabor.Outcome {
 			o := s.faulty(sandbox.Fault{Kind: sandbox.Declined})(ctx, row)
@@ -116,6 +119,7 @@ func TestBuiltinDeclineIsFound(t *testing.T) {
 
 // A process that is killed after the charge and before it has saved the answer.
 func TestBuiltinKilledAfterTheCharge(t *testing.T) {
+	t.Parallel()
 	eachBuiltin(t, func(t *testing.T, s *shop) {
 		err := s.do("1001", func(ctx context.Context, row zabor.Row) zabor.Outcome {
 			o := s.provider.Call(ctx, row)
@@ -134,6 +138,7 @@ func TestBuiltinKilledAfterTheCharge(t *testing.T) {
 
 // What the network or the provider does after, or instead of, the charge.
 func TestBuiltinFaults(t *testing.T) {
+	t.Parallel()
 	for _, fault := range []sandbox.Fault{
 		{Kind: sandbox.ActClose}, {Kind: sandbox.ActCut}, {Kind: sandbox.ActStatus, Status: 502}, {Kind: sandbox.ActStatus, Status: 500},
 		{Kind: sandbox.ActStatus, Status: 409}, {Kind: sandbox.Close}, {Kind: sandbox.Status, Status: 500}, {Kind: sandbox.Status, Status: 429},
@@ -151,6 +156,7 @@ func TestBuiltinFaults(t *testing.T) {
 
 // What has no verdict at first is asked about by its id until it has one.
 func TestBuiltinPending(t *testing.T) {
+	t.Parallel()
 	for _, yes := range []bool{true, false} {
 		t.Run(fmt.Sprint(yes), func(t *testing.T) {
 			t.Parallel()

@@ -20,6 +20,7 @@ var (
 )
 
 func TestTwoStep(t *testing.T) {
+	t.Parallel()
 	s := newShop(t, sandbox.Options{}, 0, own).asks(intent, confirm)
 	var sent []zabor.Row
 	err := s.do("1001", func(ctx context.Context, row zabor.Row) zabor.Outcome {
@@ -44,12 +45,12 @@ func TestTwoStep(t *testing.T) {
 // A process that dies between any two of the things that a two-step call does,
 // with a provider that remembers keys and with one that does not.
 func TestTwoStepKilled(t *testing.T) {
+	t.Parallel()
 	for _, at := range []string{"before prepare", "after prepare", "before confirm", "after confirm", "saved"} {
 		for _, ignore := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, keys ignored %v", at, ignore), func(t *testing.T) {
 				t.Parallel()
 				s := newShop(t, sandbox.Options{IgnoreKeys: ignore}, 0, own).asks(intent, confirm)
-				s.timeout = 200 * time.Millisecond
 				s.control()
 				s.fence.At = func(m zabor.Moment, _ zabor.Key) {
 					if at == "saved" && m == zabor.Saved {
@@ -82,6 +83,7 @@ func TestTwoStepKilled(t *testing.T) {
 
 // What the provider, or the network before it, does to either request.
 func TestTwoStepFaults(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name           string
 		first, second  sandbox.Fault
@@ -105,7 +107,6 @@ func TestTwoStepFaults(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			s := newShop(t, sandbox.Options{IgnoreKeys: true}, 0, own).asks(intent, confirm)
-			s.timeout = 200 * time.Millisecond
 			s.control()
 			calls := 0
 			s.do("1001", func(ctx context.Context, row zabor.Row) zabor.Outcome {
@@ -138,6 +139,7 @@ func TestTwoStepFaults(t *testing.T) {
 // longer than the provider keeps a silent connection: the bytes go to a connection
 // that is dead, and what they lead to is found out without a second charge.
 func TestStoppedBeforeTheFirstByte(t *testing.T) {
+	t.Parallel()
 	for _, ignore := range []bool{false, true} {
 		for _, replay := range []bool{false, true} {
 			if ignore && replay {
@@ -146,7 +148,7 @@ func TestStoppedBeforeTheFirstByte(t *testing.T) {
 			t.Run(fmt.Sprintf("keys ignored %v, replay %v", ignore, replay), func(t *testing.T) {
 				t.Parallel()
 				s := newShop(t, sandbox.Options{IgnoreKeys: ignore}, 50*time.Millisecond, own).asks(provider.RequestSpec{}, payment)
-				s.timeout, s.replay = time.Second, replay
+				s.replay = replay
 				s.control()
 				<-s.ended
 				stopped := false
