@@ -78,6 +78,7 @@ func (s *shop) faulty(fault sandbox.Fault) zabor.Call {
 func TestBuiltinCharges(t *testing.T) {
 	t.Parallel()
 	eachBuiltin(t, func(t *testing.T, s *shop) {
+		s.timeout = 30 * time.Second
 		if err := s.do("1001", s.provider.Call); err != nil {
 			t.Fatal(err)
 		}
@@ -88,6 +89,7 @@ func TestBuiltinCharges(t *testing.T) {
 func TestBuiltinDeclines(t *testing.T) {
 	t.Parallel()
 	eachBuiltin(t, func(t *testing.T, s *shop) {
+		s.timeout = 30 * time.Second
 		if err := s.do("1001", s.faulty(sandbox.Fault{Kind: sandbox.Declined})); err != nil {
 			t.Fatal(err)
 		}
@@ -161,6 +163,7 @@ func TestBuiltinPending(t *testing.T) {
 		t.Run(fmt.Sprint(yes), func(t *testing.T) {
 			t.Parallel()
 			eachBuiltin(t, func(t *testing.T, s *shop) {
+				s.timeout = 30 * time.Second
 				if err := s.do("1001", s.faulty(sandbox.Fault{Kind: sandbox.Pending})); err != nil {
 					t.Fatal(err)
 				}

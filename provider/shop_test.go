@@ -20,7 +20,7 @@ import (
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == parallel.DefValue {
-		parallel.Value.Set("32") // these tests wait for leases, not for a processor
+		parallel.Value.Set("16") // these tests wait for leases, not for a processor
 	}
 	m.Run()
 }
@@ -53,7 +53,7 @@ func newShop(t *testing.T, o sandbox.Options, idle time.Duration, profile func(u
 	if err := store.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s := &shop{t: t, store: store, bank: sandbox.New(o), money: zabor.Money{Minor: 1999, Currency: "EUR"}, timeout: time.Second, ended: make(chan struct{}, 1000)}
+	s := &shop{t: t, store: store, bank: sandbox.New(o), money: zabor.Money{Minor: 1999, Currency: "EUR"}, timeout: 2 * time.Second, ended: make(chan struct{}, 1000)}
 	server := httptest.NewUnstartedServer(s.bank)
 	server.Config.ReadHeaderTimeout = idle
 	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {

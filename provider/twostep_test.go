@@ -147,8 +147,8 @@ func TestStoppedBeforeTheFirstByte(t *testing.T) {
 			}
 			t.Run(fmt.Sprintf("keys ignored %v, replay %v", ignore, replay), func(t *testing.T) {
 				t.Parallel()
-				s := newShop(t, sandbox.Options{IgnoreKeys: ignore}, 50*time.Millisecond, own).asks(provider.RequestSpec{}, payment)
-				s.replay = replay
+				s := newShop(t, sandbox.Options{IgnoreKeys: ignore}, time.Second, own).asks(provider.RequestSpec{}, payment)
+				s.replay, s.timeout = replay, 5*time.Second
 				s.control()
 				<-s.ended
 				stopped := false
