@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -139,6 +140,13 @@ func (s *Server) end(sig os.Signal) {
 	if s.cmd == nil {
 		return
 	}
+	if sig == syscall.SIGKILL {
+		// PostgreSQL's children live on for a moment, and answer.
+		for _, child := range children(s.cmd.Process.Pid) {
+			defer gone(child)
+			defer syscall.Kill(child, syscall.SIGKILL)
+		}
+	}
 	s.cmd.Process.Signal(sig)
 	select {
 	case <-s.exited:
@@ -147,6 +155,29 @@ func (s *Server) end(sig os.Signal) {
 		<-s.exited
 	}
 	s.cmd = nil
+}
+
+// children are the processes that pid has started.
+func children(pid int) (pids []int) {
+	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	for _, task := range tasks {
+		text, _ := os.ReadFile(task)
+		for field := range strings.FieldsSeq(string(text)) {
+			if child, err := strconv.Atoi(field); err == nil {
+				pids = append(pids, child)
+			}
+		}
+	}
+	return pids
+}
+
+// gone waits, not for long, until a killed process is.
+func gone(pid int) {
+	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		if syscall.Kill(pid, 0) != nil {
+			return
+		}
+	}
 }
 
 func (s *Server) remove() {
