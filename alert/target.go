@@ -160,7 +160,7 @@ var (
 func (t *target) send(text string, timeout time.Duration) error {
 	if p := t.pending.Load(); p != nil {
 		select {
-		case <-*p:
+		case <-*p: //nolint:errcheck // its error was told when its time ran out
 			t.pending.Store(nil)
 		default:
 			return errBusy

@@ -29,7 +29,7 @@ type FailedJobs struct {
 // failedSQL are the statements in the database's own words.
 type failedSQL struct{ upsert, list, get, lock, delete string }
 
-// ErrNoFailedJob: the table has no such row, for this queue.
+// ErrNoFailedJob says that the table has no such row, for this queue.
 var ErrNoFailedJob = errors.New("no such failed job")
 
 // NewFailedJobs names the table, in the form table or schema.table. The dialect

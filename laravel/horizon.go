@@ -273,4 +273,4 @@ func (h *horizon) retried(ctx context.Context, tx redis.Pipeliner, j *shown, sta
 	}
 }
 
-var errHorizonCluster = errors.New("Horizon does not work on Redis Cluster: take horizon out")
+var errHorizonCluster = errors.New("there is no Horizon on Redis Cluster: take horizon out")

@@ -227,7 +227,7 @@ var dsnOptions = []string{"auth", "auto_setup", "claim_interval", "cluster", "co
 
 func unknownOption(name string) error {
 	if name == "auto_ack" {
-		return errors.New("Symfony has no option auto_ack and never had one: a message is acked after it was handled")
+		return errors.New("there is no option auto_ack, and Symfony never had one: a message is acked after it was handled")
 	}
 	nearest := slices.MinFunc(dsnOptions, func(a, b string) int {
 		return cmp.Compare(distance(name, a), distance(name, b))

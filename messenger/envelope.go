@@ -63,7 +63,7 @@ func readEnvelope(text []byte) (*envelope, error) {
 		return nil, errors.New("the body is not a string")
 	}
 	if raw := object["uniqid"]; raw != nil {
-		json.Unmarshal(raw, &e.uniqid) // any value will do; only our own is looked at
+		_ = json.Unmarshal(raw, &e.uniqid) // any value will do; only our own is looked at
 	}
 	var err error
 	if e.headersJSON[0] == '"' {

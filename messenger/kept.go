@@ -26,7 +26,7 @@ type Kept struct {
 	Parked
 }
 
-// ErrNotKept: the failure transport has no such message of this transport.
+// ErrNotKept says that the failure transport has no such message of this transport.
 var ErrNotKept = errors.New("no such failed message")
 
 // handling is how long a row that a PHP worker has taken is left to it: the

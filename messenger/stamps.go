@@ -112,7 +112,7 @@ func (e *envelope) parked(transport, reason, secret string, now time.Time) (*env
 			d.stamp(s)
 		}
 		if p.body, err = d.body(); err != nil {
-			return e, nil
+			return e, nil //nolint:nilerr // it cannot be written anew: it is parked as it is
 		}
 	}
 	if signed {

@@ -108,9 +108,9 @@ func TestBuiltinDeclineIsFound(t *testing.T) {
 			if o.Verdict == zabor.Prepared {
 				return o
 			}
-			panic(died)
+			panic(errDied)
 		})
-		if !errors.Is(err, died) {
+		if !errors.Is(err, errDied) {
 			t.Fatalf("error %v", err)
 		}
 		if row := s.resolve("1001"); row.State != zabor.Declined || len(s.bank.Charges("1001")) != 0 {
@@ -128,9 +128,9 @@ func TestBuiltinKilledAfterTheCharge(t *testing.T) {
 			if o.Verdict == zabor.Prepared {
 				return o
 			}
-			panic(died)
+			panic(errDied)
 		})
-		if !errors.Is(err, died) {
+		if !errors.Is(err, errDied) {
 			t.Fatalf("error %v", err)
 		}
 		s.resolve("1001")

@@ -103,6 +103,7 @@ func (d *dialer) connect(ctx context.Context, c net.Conn) error {
 	if err != nil {
 		return err
 	}
+	defer resp.Body.Close() // of a yes it is empty
 	if resp.StatusCode != http.StatusOK {
 		return fmt.Errorf("CONNECT was answered %s", resp.Status)
 	}

@@ -321,7 +321,7 @@ func TestWireSeal(t *testing.T) {
 	if !w.seal() {
 		t.Error("nothing was written, and seal says otherwise")
 	}
-	if n, err := w.Write([]byte("x")); n != 0 || err != errSealed {
+	if n, err := w.Write([]byte("x")); n != 0 || !errors.Is(err, errSealed) {
 		t.Errorf("write after seal: %d, %v", n, err)
 	}
 

@@ -25,7 +25,6 @@ import (
 // and answers as the test says, right or wrong.
 type peer struct {
 	addr string
-	tls  *tls.Config // the client's, where the peer speaks TLS
 
 	mu       sync.Mutex
 	conns    int

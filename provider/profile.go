@@ -156,7 +156,9 @@ type Lookup struct {
 // printed.
 type Headers map[string]string
 
-func (h Headers) String() string   { return fmt.Sprint(slices.Sorted(maps.Keys(h))) }
+func (h Headers) String() string { return fmt.Sprint(slices.Sorted(maps.Keys(h))) }
+
+// GoString keeps the values out of %#v.
 func (h Headers) GoString() string { return "provider.Headers" + h.String() }
 
 // Validate names the first rule that p breaks, its value, and what to write

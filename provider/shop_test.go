@@ -123,15 +123,17 @@ func (s *shop) effect(order string) zabor.Effect {
 	return e
 }
 
-// died is what a process does that dies.
-var died = errors.New("killed")
+// errDied is what a process does that dies.
+var errDied = errors.New("killed")
 
-// do makes order's charge; a call that panics with died kills the process.
+// do makes order's charge; a call that panics with errDied kills the process.
 func (s *shop) do(order string, call zabor.Call) (err error) {
 	defer func() {
-		if r := recover(); r == died {
-			err = died
-		} else if r != nil {
+		switch r := recover(); r {
+		case nil:
+		case any(errDied):
+			err = errDied
+		default:
 			panic(r)
 		}
 	}()

@@ -54,7 +54,7 @@ func TestTwoStepKilled(t *testing.T) {
 				s.control()
 				s.fence.At = func(m zabor.Moment, _ zabor.Key) {
 					if at == "saved" && m == zabor.Saved {
-						panic(died)
+						panic(errDied)
 					}
 				}
 				err := s.do("1001", func(ctx context.Context, row zabor.Row) zabor.Outcome {
@@ -63,15 +63,15 @@ func TestTwoStepKilled(t *testing.T) {
 						step = "confirm"
 					}
 					if at == "before "+step {
-						panic(died)
+						panic(errDied)
 					}
 					o := s.provider.Call(context.WithoutCancel(ctx), row)
 					if at == "after "+step {
-						panic(died)
+						panic(errDied)
 					}
 					return o
 				})
-				if !errors.Is(err, died) {
+				if !errors.Is(err, errDied) {
 					t.Fatalf("error %v", err)
 				}
 				s.resolve("1001")

@@ -259,7 +259,10 @@ func TestHang(t *testing.T) {
 		gone := make(chan error, 1)
 		go func() {
 			req, _ := http.NewRequestWithContext(ctx, "POST", base+"/payments", strings.NewReader(body))
-			_, err := http.DefaultClient.Do(req)
+			answer, err := http.DefaultClient.Do(req)
+			if err == nil {
+				answer.Body.Close()
+			}
 			gone <- err
 		}()
 		waitFor(t, func() bool {
@@ -307,7 +310,8 @@ func TestActLateWithoutClient(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	req, _ := http.NewRequestWithContext(ctx, "POST", base+"/payments", strings.NewReader(body))
-	if _, err := http.DefaultClient.Do(req); err == nil {
+	if answer, err := http.DefaultClient.Do(req); err == nil {
+		answer.Body.Close()
 		t.Fatal("answered")
 	}
 	if got := s.Stats().Charges; got != 0 {

@@ -140,12 +140,9 @@ func (s *Server) end(sig os.Signal) {
 	if s.cmd == nil {
 		return
 	}
+	var orphans []int
 	if sig == syscall.SIGKILL {
-		// PostgreSQL's children live on for a moment, and answer.
-		for _, child := range children(s.cmd.Process.Pid) {
-			defer gone(child)
-			defer syscall.Kill(child, syscall.SIGKILL)
-		}
+		orphans = children(s.cmd.Process.Pid)
 	}
 	s.cmd.Process.Signal(sig)
 	select {
@@ -155,6 +152,13 @@ func (s *Server) end(sig os.Signal) {
 		<-s.exited
 	}
 	s.cmd = nil
+	// PostgreSQL's children live on for a moment, and answer.
+	for _, child := range orphans {
+		_ = syscall.Kill(child, syscall.SIGKILL)
+	}
+	for _, child := range orphans {
+		gone(child)
+	}
 }
 
 // children are the processes that pid has started.
