@@ -133,7 +133,7 @@ providers:
     profile: custom
     base_url: %s
     timeout: %s
-    key: {header: Idempotency-Key, life: 24h, replays: all}
+    key: {header: Idempotency-Key, life: 0s, replays: none}
     reference: /id
     settled: {pointer: /status, values: [paid]}
     pending: {pointer: /status, values: [processing]}

@@ -158,7 +158,7 @@ func (p *program) newWorker(ctx context.Context, file *config.Config, store *sql
 			return store.SaveUnreadable(ctx, sqlstore.Unreadable{Queue: queue, Bytes: raw, Reason: reason})
 		},
 	}
-	return w, &zabor.Resolver{Fence: fence, Lookup: lookup(providers)}, closeAll, nil
+	return w, &zabor.Resolver{Fence: fence, Lookup: lookup(providers), Replay: call(providers)}, closeAll, nil
 }
 
 // replay saves what an outage of the database leaves in the journal while the
