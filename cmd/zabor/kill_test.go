@@ -88,6 +88,23 @@ func TestKilledWorkerChargesOnce(t *testing.T) {
 
 // Without a look-up nothing can prove that a killed worker has not sent: the
 // order is held for a person, and its message is in the failure transport.
+// Without a look-up, but with a provider that keeps idempotency keys, the same
+// request under the same key finds out, or does it once.
+func TestKilledWorkerIsSettledByAReplay(t *testing.T) {
+	t.Parallel()
+	eachCell(t, options{noLookup: true, replays: true}, moments[:3], func(t *testing.T, s *shop, queue string, m moment) {
+		s.killed(queue, m)
+		w := s.worker("--queue", queue, "--drain")
+		w.exit(exitGood)
+		s.chargedOnce(control)
+		s.chargedOnce(target)
+		if row := s.row(target); row.State != zabor.Settled || row.Basis != zabor.ByReplay || row.Replays == 0 {
+			t.Errorf("row %+v, want it settled by a replay", row)
+		}
+		s.empty()
+	})
+}
+
 func TestKilledWorkerWithoutLookupIsHeld(t *testing.T) {
 	t.Parallel()
 	eachCell(t, options{noLookup: true, hold: time.Second}, moments[:3], func(t *testing.T, s *shop, queue string, m moment) {

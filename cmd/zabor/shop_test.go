@@ -47,6 +47,7 @@ type options struct {
 	timeout  time.Duration   // 0: 2s: a busy machine must not time out, or no call has settled the control order
 	reserve  time.Duration   // of both queues; 0: 5s, the shortest for a time-out of 2s
 	noLookup bool            // else a look-up whose silence is proof after 1s
+	replays  bool            // the provider keeps idempotency keys, and the configuration says so
 	hold     time.Duration   // 0: 5m
 	merchant bool            // a second step, with a scope from the message
 }
@@ -76,7 +77,7 @@ func newShop(t testing.TB, fence string, o options) *shop {
 	s.redis = redis.NewClient(&redis.Options{Addr: o.redis.Addr, DB: o.redis.DB})
 	t.Cleanup(func() { s.redis.Close() })
 
-	s.provider = sandbox.New(sandbox.Options{IgnoreKeys: true, OnCharge: func(c sandbox.Charge) {
+	s.provider = sandbox.New(sandbox.Options{IgnoreKeys: !o.replays, OnCharge: func(c sandbox.Charge) {
 		s.mu.Lock()
 		told := s.charge
 		s.mu.Unlock()
@@ -110,6 +111,10 @@ func (s *shop) configure() {
 	if o.noLookup {
 		lookup = ""
 	}
+	key := "life: 0s, replays: none"
+	if o.replays {
+		key = "life: 24h, replays: all"
+	}
 	merchant := ""
 	if o.merchant {
 		merchant = `  merchant:
@@ -133,7 +138,7 @@ providers:
     profile: custom
     base_url: %s
     timeout: %s
-    key: {header: Idempotency-Key, life: 0s, replays: none}
+    key: {header: Idempotency-Key, %s}
     reference: /id
     settled: {pointer: /status, values: [paid]}
     pending: {pointer: /status, values: [processing]}
@@ -144,7 +149,7 @@ providers:
   charge:
     message: ['App\Jobs\ChargeOrder', 'App\Message\ChargeOrder']
 %s%s`, s.fence, o.redis.URL(), max(1, o.lanes), cmp.Or(o.hold, 5*time.Minute), reserve,
-		o.redis.Addr, o.redis.DB, int(reserve/time.Second), s.url, cmp.Or(o.timeout, 2*time.Second), lookup, chargeStep, merchant)
+		o.redis.Addr, o.redis.DB, int(reserve/time.Second), s.url, cmp.Or(o.timeout, 2*time.Second), key, lookup, chargeStep, merchant)
 	if err := os.WriteFile(s.file, []byte(text), 0o600); err != nil {
 		s.t.Fatal(err)
 	}
