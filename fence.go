@@ -154,6 +154,14 @@ type Fence struct {
 	At func(Moment, Key)
 
 	breaker breaker
+	now     func() time.Time // of the breaker; nil: time.Now
+}
+
+func (f *Fence) clock() time.Time {
+	if f.now == nil {
+		return time.Now()
+	}
+	return f.now()
 }
 
 // Do makes the side effect named by e.Key at most once, over every process that
@@ -168,7 +176,7 @@ type Fence struct {
 // nothing was sent and Do may be tried again.
 func (f *Fence) Do(ctx context.Context, e Effect, call Call) (Row, error) {
 	start := time.Now() // before the capture: no clock skew can stretch the claim
-	if wait, why := f.breaker.wait(e.Provider, start, e.Timeout); wait > 0 {
+	if wait, why := f.breaker.wait(e.Provider, f.clock(), e.Timeout); wait > 0 {
 		return f.whilePaused(ctx, e, wait, why)
 	}
 	row, mine, err := f.capture(ctx, e)
@@ -189,7 +197,7 @@ func (f *Fence) Do(ctx context.Context, e Effect, call Call) (Row, error) {
 	if row.Claim.Epoch == 1 && passed(e.ReservedUntil) && (outcome.Verdict == Unsent || outcome.Verdict == TurnedAway) {
 		outcome = Outcome{Reason: "by the time the call had ended without doing anything, the queue may have given the message to another worker: " + outcome.Reason}
 	}
-	if f.breaker.ended(e.Provider, outcome, time.Now()) {
+	if f.breaker.ended(e.Provider, outcome, f.clock()) {
 		f.alert(row, Warning, "provider-paused", fmt.Sprintf("%s does nothing with what it is sent, and is left alone for a while: %s", e.Provider, outcome.Reason))
 	}
 	return f.save(ctx, row, outcome)

@@ -118,6 +118,9 @@ func announce(row zabor.Row, d zabor.Decision) string {
 		zabor.Hold:    "it will be held: nothing is called for it until somebody has decided",
 		zabor.Release: "it will be free: when its message is delivered, it is called once more, under the same provider key",
 	}[d.Action]
+	if d.Action == zabor.Release && row.Attempts() > 0 {
+		will += "; whoever looked at the provider before " + timeText(row.SendUntil.Add(row.AbsentAfter)) + " may have looked too early"
+	}
 	if d.Action == zabor.Release && row.State == zabor.Declined {
 		will = "a new attempt will be wanted: when its message is delivered, it is called once more, under a new provider key"
 	}

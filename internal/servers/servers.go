@@ -9,6 +9,7 @@ package servers
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -241,13 +242,19 @@ func runAs(cmd *exec.Cmd, as *user.User) *exec.Cmd {
 	return cmd
 }
 
+// freePort is a port that nothing listens on. It is below those that the kernel
+// gives to outgoing connections: one of these would take it before a server that
+// needs seconds to start.
 func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
+	const lowest, highest = 10_240, 32_000
+	for range 100 {
+		port := lowest + rand.IntN(highest-lowest)
+		l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port))
+		if err == nil {
+			return port, l.Close()
+		}
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
+	return 0, fmt.Errorf("no free port from %d to %d in 100 tries", lowest, highest)
 }
 
 // shared holds the servers that all tests of the process use.
