@@ -79,7 +79,7 @@ func (w *Worker) Run(ctx context.Context) {
 
 // receivers is how many goroutines take messages from one queue: enough for a
 // server's round trips to overlap.
-func receivers(lanes int) int { return min(4, 1+lanes/8) }
+func receivers(lanes int) int { return min(16, 1+lanes/8) }
 
 func (w *Worker) receive(ctx context.Context, q Queue, l *lanes, wg *sync.WaitGroup) {
 	pause := time.Duration(0)
