@@ -392,7 +392,7 @@ func TestHistories(t *testing.T) {
 	}
 	dir := t.TempDir()
 	if info, err := os.Stat("/dev/shm"); err == nil && info.IsDir() {
-		if dir, err = os.MkdirTemp("/dev/shm", "zabor-history-"); err != nil {
+		if dir, err = os.MkdirTemp("/dev/shm", "zabor-history-"); err != nil { //nolint:usetesting // in memory: thousands of commits
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { os.RemoveAll(dir) })
