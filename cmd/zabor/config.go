@@ -17,23 +17,19 @@ type configCheck struct {
 }
 
 func (c *configCheck) Run(p *program) error {
-	file, err := p.load()
-	if err != nil {
-		return err
-	}
 	// What the wiring itself refuses, such as a transport's DSN, is a finding
 	// too; nothing is connected to.
-	fresh, store, err := p.openFence()
+	file, store, err := p.openFence()
 	if err != nil {
 		return err
 	}
 	defer store.Close()
-	_, closeAll, err := p.queues(fresh, store)
+	_, closeAll, err := p.queues(file, store)
 	if err != nil {
 		return err
 	}
 	closeAll()
-	if _, err := p.providers(fresh); err != nil {
+	if _, err := p.providers(file); err != nil {
 		return err
 	}
 	list, closeStations, err := stations(file)

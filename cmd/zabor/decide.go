@@ -16,6 +16,7 @@ import (
 	"zabor"
 	"zabor/internal/config"
 	"zabor/sqlstore"
+	"zabor/step"
 )
 
 // decision is what all decisions take.
@@ -66,24 +67,18 @@ func (p *program) decide(c decision, d zabor.Decision) error {
 	if err != nil {
 		return err
 	}
-	d.Key = zabor.Key{Scope: joinScope(file.Scope, c.Scope), Order: c.Order, Step: c.Step}
-	d.Reason, d.By = c.Reason, c.By
-	if d.By == "" {
-		d.By = os.Getenv("USER")
+	d.Key = zabor.Key{Scope: step.JoinScope(file.Scope, c.Scope), Order: c.Order, Step: c.Step}
+	d.Reason = c.Reason
+	if d.By, err = decider(c.By); err != nil {
+		return err
 	}
-	if d.By == "" {
-		return usage(errors.New("nobody knows who decides: $USER is not set"), "add --by NAME")
+	if d.Seen, err = p.present(store, d); err != nil {
+		return err
 	}
-	row, err := store.Load(p.ctx, d.Key)
-	if err != nil && (!errors.Is(err, zabor.ErrNoRow) || d.Action != zabor.Decline) {
-		return p.decisionFailure(d, err)
-	}
-	d.Seen = row.Claim
-	fmt.Fprintf(p.stderr, "zabor: %s\n", announce(row, d))
 	if err := p.confirm(c.Yes); err != nil {
 		return err
 	}
-	row, err = fence.Decide(p.ctx, d)
+	row, err := fence.Decide(p.ctx, d)
 	if err != nil {
 		return p.decisionFailure(d, err)
 	}
@@ -92,6 +87,28 @@ func (p *program) decide(c decision, d zabor.Decision) error {
 	}
 	fmt.Fprintf(p.stdout, "%s is %s now\n", printable(row.Key.String()), row.State)
 	return nil
+}
+
+// decider is who decides: the one named, else the user of this session.
+func decider(by string) (string, error) {
+	if by == "" {
+		by = os.Getenv("USER")
+	}
+	if by == "" {
+		return "", usage(errors.New("nobody knows who decides: $USER is not set"), "add --by NAME")
+	}
+	return by, nil
+}
+
+// present shows the row that d is about and what d will do to it, and returns
+// the claim of the row as it was shown. Only a decline may be without a row.
+func (p *program) present(store *sqlstore.Store, d zabor.Decision) (zabor.Claim, error) {
+	row, err := store.Load(p.ctx, d.Key)
+	if err != nil && (!errors.Is(err, zabor.ErrNoRow) || d.Action != zabor.Decline) {
+		return zabor.Claim{}, p.decisionFailure(d, err)
+	}
+	fmt.Fprintf(p.stderr, "zabor: %s\n", announce(row, d))
+	return row.Claim, nil
 }
 
 // decisionFence is a fence that decides: it calls nobody.
@@ -189,20 +206,17 @@ func (c *fenceDecide) Run(p *program) error {
 	if err != nil {
 		return err
 	}
-	by := c.By
-	if by == "" {
-		by = os.Getenv("USER")
+	by, err := decider(c.By)
+	if err != nil {
+		return err
 	}
 	for i, d := range decisions {
 		d.By = by
-		d.Key.Scope = joinScope(file.Scope, d.Key.Scope)
-		row, err := store.Load(p.ctx, d.Key)
-		if err != nil && (!errors.Is(err, zabor.ErrNoRow) || d.Action != zabor.Decline) {
-			return p.decisionFailure(d, err)
+		d.Key.Scope = step.JoinScope(file.Scope, d.Key.Scope)
+		if d.Seen, err = p.present(store, d); err != nil {
+			return err
 		}
-		d.Seen = row.Claim
 		decisions[i] = d
-		fmt.Fprintf(p.stderr, "zabor: %s\n", announce(row, d))
 	}
 	if err := p.confirm(c.Yes); err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 
 	"zabor"
 	"zabor/sqlstore"
+	"zabor/step"
 )
 
 type fenceCommand struct {
@@ -49,7 +50,7 @@ func (c *fenceList) Run(p *program) error {
 	}
 	defer store.Close()
 	if c.Scope != nil {
-		scope := joinScope(file.Scope, *c.Scope)
+		scope := step.JoinScope(file.Scope, *c.Scope)
 		filter.Scope = &scope
 	}
 	out := c.printer(p)
@@ -68,18 +69,6 @@ func (c *fenceList) Run(p *program) error {
 			return out.end()
 		}
 	}
-}
-
-// joinScope is the whole scope of a key: the installation's and, where there is
-// one, the step's.
-func joinScope(top, inner string) string {
-	switch {
-	case inner == "":
-		return top
-	case top == "":
-		return inner
-	}
-	return top + "/" + inner
 }
 
 // listPrinter writes rows one by one, so that a long list needs no memory.
@@ -147,7 +136,7 @@ func (c *fenceShow) Run(p *program) error {
 		return err
 	}
 	defer store.Close()
-	key := zabor.Key{Scope: joinScope(file.Scope, c.Scope), Order: c.Order, Step: c.Step}
+	key := zabor.Key{Scope: step.JoinScope(file.Scope, c.Scope), Order: c.Order, Step: c.Step}
 	row, err := store.Load(p.ctx, key)
 	if errors.Is(err, zabor.ErrNoRow) {
 		return bad(fmt.Errorf("%s has no row: nothing was ever called for it through this fence", key),
