@@ -13,21 +13,27 @@ const (
 	// wrongPause follows an answer that says that the address or the form is
 	// wrong: each such call holds a row, so a next one is not tried soon.
 	wrongPause = 5 * time.Minute
+	// mostUnproven is how many calls in a row may end without an answer that
+	// proves anything before a pause begins: each of them is an attempt of its
+	// row, and an outage is no reason to spend those of every row.
+	mostUnproven = 5
 )
 
 // breaker stops the sending to a provider that surely does nothing with what is
-// sent: so that an outage carries messages round instead of calling for each,
-// and a wrong address holds one row and not the queue. It knows only this
-// process's calls. The zero breaker lets everything pass.
+// sent, or that has not answered for a while: so that an outage carries messages
+// round instead of spending an attempt of each, and a wrong address holds one row
+// and not the queue. It knows only this process's calls. The zero breaker lets
+// everything pass.
 type breaker struct {
 	mu     sync.Mutex
 	paused map[string]*pause // by provider
 }
 
 type pause struct {
-	until  time.Time
-	length time.Duration
-	why    string
+	until    time.Time
+	length   time.Duration // 0: there is none, only unproven calls are counted
+	why      string
+	unproven int // calls in a row
 }
 
 // wait is how long nothing may be sent to provider, and why. When a pause is
@@ -37,7 +43,7 @@ func (b *breaker) wait(provider string, now time.Time, call time.Duration) (time
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := b.paused[provider]
-	if p == nil {
+	if p == nil || p.length == 0 {
 		return 0, ""
 	}
 	if left := p.until.Sub(now); left > 0 {
@@ -53,19 +59,28 @@ func (b *breaker) ended(provider string, o Outcome, now time.Time) (begun bool) 
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := b.paused[provider]
+	if p == nil {
+		p = &pause{}
+	}
 	switch o.Verdict {
 	case Unsent, TurnedAway, Misdirected:
-	default: // it answers, or at least takes what is sent
+		p.unproven = 0
+	case Unproven:
+		if p.unproven++; p.unproven < mostUnproven {
+			*p = pause{unproven: p.unproven} // it takes what is sent
+		}
+	default: // it answers
 		delete(b.paused, provider)
 		return false
 	}
 	if b.paused == nil {
 		b.paused = map[string]*pause{}
 	}
-	if begun = p == nil; begun {
-		p = &pause{}
-		b.paused[provider] = p
+	b.paused[provider] = p
+	if o.Verdict == Unproven && p.unproven < mostUnproven {
+		return false
 	}
+	begun = p.length == 0
 	switch {
 	case o.Verdict == Misdirected:
 		p.length = wrongPause

@@ -52,3 +52,38 @@ func TestBreaker(t *testing.T) {
 	b.ended("p", Outcome{}, now)
 	waits(0)
 }
+
+// Calls that end without any proof pause a provider once there are several of
+// them in a row, and only an answer ends that.
+func TestBreakerOfUnprovenCalls(t *testing.T) {
+	var b breaker
+	now := time.Unix(1_000_000, 0)
+	ended := func(o Outcome, begun bool, want time.Duration) {
+		t.Helper()
+		if got := b.ended("p", o, now); got != begun {
+			t.Fatalf("a pause begins: %v, want %v", got, begun)
+		}
+		for range 2 {
+			if got, _ := b.wait("p", now, 10*time.Second); got != want {
+				t.Fatalf("wait %v, want %v", got, want)
+			}
+		}
+	}
+	unproven := Outcome{Reason: "502"}
+	for range mostUnproven - 1 {
+		ended(unproven, false, 0)
+	}
+	ended(Outcome{Verdict: Done}, false, 0) // counted anew
+	for range mostUnproven - 1 {
+		ended(unproven, false, 0)
+	}
+	ended(unproven, true, firstPause)
+	ended(unproven, false, firstPause) // one that was under way
+	for _, want := range []time.Duration{2 * firstPause, 4 * firstPause} {
+		now = now.Add(longestPause)
+		ended(unproven, false, want)
+	}
+	now = now.Add(longestPause)
+	ended(Outcome{Verdict: Refused}, false, 0)
+	ended(unproven, false, 0)
+}

@@ -198,7 +198,11 @@ func (f *Fence) Do(ctx context.Context, e Effect, call Call) (Row, error) {
 		outcome = Outcome{Reason: "by the time the call had ended without doing anything, the queue may have given the message to another worker: " + outcome.Reason}
 	}
 	if f.breaker.ended(e.Provider, outcome, f.clock()) {
-		f.alert(row, Warning, "provider-paused", fmt.Sprintf("%s does nothing with what it is sent, and is left alone for a while: %s", e.Provider, outcome.Reason))
+		what := "does nothing with what it is sent"
+		if outcome.Verdict == Unproven {
+			what = fmt.Sprintf("has answered none of %d calls in a row with anything that proves what it did", mostUnproven)
+		}
+		f.alert(row, Warning, "provider-paused", fmt.Sprintf("%s %s, and is left alone for a while: %s", e.Provider, what, outcome.Reason))
 	}
 	return f.save(ctx, row, outcome)
 }

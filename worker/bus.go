@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"zabor"
 	"zabor/step"
@@ -82,6 +83,47 @@ func (w *Worker) forward(ctx context.Context, q Queue, m *Message, queue string)
 	if err == nil {
 		w.Log.Info("forwarded", "queue", q.Name(), "message", m.ID, "class", m.Class, "to", queue)
 	}
+}
+
+// toldAlready is the code of an alert that the fence has given.
+const toldAlready = ""
+
+// Told hears each alert of the fence, from whoever delivers them, so that the
+// parking of the message of a row that was just held is no second alert. One that
+// another process gave is not known here: two are better than none, should that
+// process have died before it could tell anybody.
+func (w *Worker) Told(a zabor.Alert) {
+	if a.Code == "held" || a.Code == "malformed" {
+		w.told.add(a.Key)
+	}
+}
+
+// told are keys whose rows wait for a person, who was told and whose message is
+// not parked yet.
+type told struct {
+	mu   sync.Mutex
+	keys map[zabor.Key]bool
+}
+
+// mostTold bounds what is remembered: rows may be held whose message never comes.
+const mostTold = 10_000
+
+func (t *told) add(k zabor.Key) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.keys == nil || len(t.keys) >= mostTold {
+		t.keys = map[zabor.Key]bool{}
+	}
+	t.keys[k] = true
+}
+
+// taken reports whether k was there, and removes it.
+func (t *told) taken(k zabor.Key) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	was := t.keys[k]
+	delete(t.keys, k)
+	return was
 }
 
 // alertParked tells that m waits for a person.

@@ -26,6 +26,7 @@ type alerts struct {
 func (s *shop) alerts() *alerts {
 	a := &alerts{}
 	s.Fence.Alert = func(one zabor.Alert) {
+		s.Told(one)
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		a.list = append(a.list, one)
@@ -176,5 +177,43 @@ func TestParkAlerts(t *testing.T) {
 	got := a.list[0]
 	if got.Key != (zabor.Key{Order: "7", Step: "charge"}) || !strings.Contains(got.Text, "there is no cents") || !strings.Contains(got.Text, "queue payments") || got.Next != "zabor failed list" {
 		t.Errorf("alert %+v", got)
+	}
+}
+
+// One alert for one thing: of a row that is held, and of another request under its
+// key, the fence tells, and the parking of the message is no second alert. Whoever
+// retries the message of a held row is told that it was parked again.
+func TestOneAlertForARowAndItsMessage(t *testing.T) {
+	t.Parallel()
+	misdirected := zabor.Outcome{Verdict: zabor.Misdirected, Reason: "404"}
+	for _, tt := range []struct {
+		name   string
+		answer zabor.Outcome
+		again  int // cents that a second message wants; 0: there is none
+		want   []string
+	}{
+		{"held", misdirected, 0, []string{"held", "provider-paused"}},
+		{"held, and retried", misdirected, 1999, []string{"held", "parked", "provider-paused"}},
+		{"malformed", zabor.Outcome{Verdict: zabor.Malformed, Reason: "422"}, 0, []string{"malformed"}},
+		{"malformed, and retried", zabor.Outcome{Verdict: zabor.Malformed, Reason: "422"}, 1999, []string{"malformed", "parked"}},
+		{"another request", zabor.Outcome{Verdict: zabor.Done, Reference: "p"}, 2999, []string{"other-request"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			a := s.alerts()
+			s.answer = func(context.Context, zabor.Row) zabor.Outcome { return tt.answer }
+			s.charge("1")
+			s.drained()
+			if tt.again > 0 {
+				s.push("payments", "Charge", map[string]any{"order": "1", "cents": tt.again})
+				s.drained()
+			}
+			got := a.codes()
+			slices.Sort(got)
+			if !slices.Equal(got, tt.want) {
+				t.Errorf("alerts %q, want %q", got, tt.want)
+			}
+		})
 	}
 }

@@ -61,6 +61,7 @@ type Worker struct {
 
 	rest    atomic.Int64 // until when nothing is received, in unix nanoseconds: the fence could not be written
 	missing tries        // loads that found nothing, by message
+	told    told
 }
 
 // Run takes messages until ctx ends, and then finishes what it has in hand: what
@@ -173,7 +174,11 @@ func (w *Worker) handle(ctx context.Context, q Queue, m *Message) {
 		_ = w.answer(ctx, q, m, "ack", func(ctx context.Context) error { return q.Ack(ctx, m) })
 		w.at(Acked, key)
 	case park:
-		w.park(ctx, q, m, key, row, "parked", why)
+		code := "parked"
+		if w.told.taken(key) || errors.Is(err, zabor.ErrOtherRequest) {
+			code = toldAlready
+		}
+		w.park(ctx, q, m, key, row, code, why)
 	case keepBytes:
 		w.keepBytes(ctx, q, m, why)
 	case later:
@@ -297,13 +302,17 @@ func (w *Worker) delay(row zabor.Row, err error) time.Duration {
 	return next
 }
 
+// park writes m into the failure transport, tells a person and notes it in m's
+// row. Code is that of the alert.
 func (w *Worker) park(ctx context.Context, q Queue, m *Message, key zabor.Key, row zabor.Row, code, why string) {
 	err := w.answer(ctx, q, m, "park", func(ctx context.Context) error { return q.Park(ctx, m, why) })
 	if err != nil {
 		return
 	}
 	w.Log.Error("parked in the failure transport", "queue", q.Name(), "message", m.ID, "class", m.Class, "key", key, "reason", why)
-	w.alertParked(q, m, key, row, code, why)
+	if code != toldAlready {
+		w.alertParked(q, m, key, row, code, why)
+	}
 	if key.Order == "" {
 		return
 	}

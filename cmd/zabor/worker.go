@@ -136,7 +136,7 @@ func (p *program) newWorker(ctx context.Context, file *config.Config, store *sql
 	for _, s := range steps {
 		s.DB = store.DB()
 	}
-	fence := &zabor.Fence{Store: store, Secret: secret, Alert: p.alert, Hook: file.Hook}
+	fence := &zabor.Fence{Store: store, Secret: secret, Hook: file.Hook}
 	if file.Journal != "" {
 		if fence.Journal, err = zabor.OpenJournal(file.Journal); err != nil {
 			closeAll()
@@ -158,6 +158,7 @@ func (p *program) newWorker(ctx context.Context, file *config.Config, store *sql
 			return store.SaveUnreadable(ctx, sqlstore.Unreadable{Queue: queue, Bytes: raw, Reason: reason})
 		},
 	}
+	fence.Alert = func(a zabor.Alert) { w.Told(a); p.alert(a) }
 	return w, &zabor.Resolver{Fence: fence, Lookup: lookup(providers), Replay: call(providers)}, closeAll, nil
 }
 
