@@ -213,7 +213,7 @@ func (f *Stream) Get(ctx context.Context, id string) (Kept, error) {
 
 // Take removes the message of that id after push has put it elsewhere. It stays
 // when push fails. A stream has no locks: two that take it at the same time may
-// both push it.
+// both push it, see move.
 func (f *Stream) Take(ctx context.Context, id string, push func(Parked) error) error {
 	kept, err := f.Get(ctx, id)
 	if err != nil {
@@ -224,6 +224,40 @@ func (f *Stream) Take(ctx context.Context, id string, push func(Parked) error) e
 	}
 	if err := f.Remove(ctx, id); err != nil && !errors.Is(err, ErrNotKept) {
 		return fmt.Errorf("%w: %w", worker.ErrBoth, err)
+	}
+	return nil
+}
+
+// moveKept moves an entry of a failure transport to the end of another stream. It
+// answers 1, or 0 if the entry is not there any more, and -1 if a worker has it.
+//
+//	KEYS[1] the failure transport's stream   KEYS[2] the other stream
+//	ARGV[1] its group   ARGV[2] id
+//	ARGV[3] idle time after which a worker that has it counts as dead, ms
+//	ARGV[4] the new entry's field message
+var moveKept = redis.NewScript(`
+if #redis.call('XRANGE', KEYS[1], ARGV[2], ARGV[2]) == 0 then return 0 end
+local p = redis.pcall('XPENDING', KEYS[1], ARGV[1], ARGV[2], ARGV[2], 1)
+if p[1] and p[1][3] < tonumber(ARGV[3]) then return -1 end
+redis.call('XADD', KEYS[2], '*', 'message', ARGV[4])
+redis.pcall('XACK', KEYS[1], ARGV[1], ARGV[2])
+redis.call('XDEL', KEYS[1], ARGV[2])
+return 1
+`)
+
+// move moves the message of that id to the end of another stream of the same
+// slot, so that of two that move it at the same time one finds it gone. One that a
+// worker of PHP has is left to it.
+func (f *Stream) move(ctx context.Context, id, stream string, value []byte) error {
+	n, err := moveKept.Run(ctx, f.Client, []string{f.Config.Stream, stream},
+		f.Config.Group, id, f.Config.RedeliverTimeout.Milliseconds(), value).Int()
+	switch {
+	case err != nil:
+		return fmt.Errorf("move from the failure transport's stream %s to %s: %w", f.Config.Stream, stream, err)
+	case n == -1:
+		return fmt.Errorf("%w: a worker of group %s has it", ErrNotKept, f.Config.Group)
+	case n == 0:
+		return ErrNotKept
 	}
 	return nil
 }
@@ -290,10 +324,20 @@ func (s *Source) FailedMessage(ctx context.Context, id string) (FailedMessage, e
 
 // Retry puts the message of that id at the end of its stream, with the body and
 // headers that it has, and only then removes it. Whatever fails or dies in
-// between leaves it in both, never in neither.
+// between leaves it in both, never in neither. Of two that retry it at the same
+// time one gets ErrNotKept; but for a failure transport whose stream is in another
+// slot of a cluster: there both may put it back.
 func (s *Source) Retry(ctx context.Context, id string) error {
-	if _, err := s.FailedMessage(ctx, id); err != nil {
+	m, err := s.FailedMessage(ctx, id)
+	if err != nil {
 		return err
+	}
+	if f, ok := s.failed.(*Stream); ok && f.Client == s.client && (!s.cfg.Cluster || hashed(f.Config.Stream) == hashed(s.cfg.Stream)) {
+		value, err := s.value(m.Parked)
+		if err != nil {
+			return fmt.Errorf("not put back: %w", err)
+		}
+		return f.move(ctx, m.ID, s.cfg.Stream, value)
 	}
 	return s.failed.Take(ctx, id, func(p Parked) error {
 		value, err := s.value(p)

@@ -4,7 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
 	"testing"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // failedIDs are the ids of a transport's failed messages, the newest first.
@@ -98,5 +103,68 @@ func TestFailedListRetryForget(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// Of several people who retry one message at the same time one puts it back; the
+// others find it gone.
+func TestRetryRace(t *testing.T) {
+	t.Parallel()
+	const messages, people = 20, 4
+	for _, kind := range []string{"table", "stream"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			table, _ := failedTable(t)
+			tr := open(t, dsn(t, ""), func(o *Options) { o.Failed = table })
+			if kind == "stream" {
+				c := tr.cfg
+				c.Stream = "failed"
+				tr.failed = &Stream{Client: tr.redis, Config: c}
+			}
+			for i := range messages {
+				tr.add(t, entry(phpBody(strconv.Itoa(i))))
+				ok(t, tr.Park(t.Context(), tr.next(t), "held"))
+			}
+			var won atomic.Int64
+			for _, id := range failedIDs(t, tr.Source) {
+				var wg sync.WaitGroup
+				for range people {
+					wg.Go(func() {
+						switch err := tr.Retry(t.Context(), id); {
+						case err == nil:
+							won.Add(1)
+						case !errors.Is(err, ErrNotKept):
+							t.Errorf("Retry = %v, want nothing or ErrNotKept", err)
+						}
+					})
+				}
+				wg.Wait()
+			}
+			if n := tr.redis.XLen(t.Context(), "messages").Val(); won.Load() != messages || n != messages || len(failedIDs(t, tr.Source)) != 0 {
+				t.Errorf("%d retries of %d messages, %d on the stream, %d failed", won.Load(), messages, n, len(failedIDs(t, tr.Source)))
+			}
+		})
+	}
+}
+
+// What a PHP worker has taken from the failure transport's stream is left to it,
+// until it counts as dead.
+func TestRetryOfWhatPHPHas(t *testing.T) {
+	t.Parallel()
+	tr := open(t, dsn(t, "redeliver_timeout=60"))
+	c := tr.cfg
+	c.Stream = "failed"
+	tr.failed = &Stream{Client: tr.redis, Config: c}
+	tr.add(t, entry(phpBody("1")))
+	ok(t, tr.Park(t.Context(), tr.next(t), "held"))
+	id := failedIDs(t, tr.Source)[0]
+	ok(t, tr.redis.XReadGroup(t.Context(), &redis.XReadGroupArgs{Group: "symfony", Consumer: "consumer", Streams: []string{"failed", ">"}}).Err())
+	if err := tr.Retry(t.Context(), id); !errors.Is(err, ErrNotKept) || tr.redis.XLen(t.Context(), "messages").Val() != 0 {
+		t.Errorf("Retry = %v, %d on the stream", err, tr.redis.XLen(t.Context(), "messages").Val())
+	}
+	ok(t, tr.redis.Do(t.Context(), "XCLAIM", "failed", "symfony", "consumer", 0, id, "IDLE", 60_000, "JUSTID").Err())
+	ok(t, tr.Retry(t.Context(), id))
+	if n := tr.redis.XPending(t.Context(), "failed", "symfony").Val().Count; n != 0 || tr.redis.XLen(t.Context(), "failed").Val() != 0 {
+		t.Errorf("%d pending, %d entries in the failure transport", n, tr.redis.XLen(t.Context(), "failed").Val())
 	}
 }

@@ -308,6 +308,7 @@ func (f *failures) find(ctx context.Context, ids []string) ([]found, error) {
 
 type failedList struct {
 	Queue []string `placeholder:"NAME" help:"Only of these queues."`
+	Limit int      `default:"1000" help:"At most this many of each queue and failure transport, the newest; how many more there are is said on standard error. 0: all."`
 	JSON  bool     `name:"json" help:"One JSON array."`
 }
 
@@ -329,6 +330,9 @@ type keyJSON struct {
 }
 
 func (c *failedList) Run(p *program) error {
+	if c.Limit < 0 {
+		return usage(fmt.Errorf("failed list: --limit %d", c.Limit), "at least 1, or 0 for all")
+	}
 	f, err := p.openFailures(c.Queue)
 	if err != nil {
 		return err
@@ -363,15 +367,24 @@ func (c *failedList) Run(p *program) error {
 		fmt.Fprintln(w, "ID\tQUEUE\tIN\tCLASS\tKEY\tFAILED\tREASON")
 	}
 	var broken []error // the other transports are listed all the same
+	var more []string
 	for _, t := range f.transports {
+		n, kind := 0, ""
 		for m, err := range t.entries(p.ctx) {
 			if err != nil {
 				broken = append(broken, fmt.Errorf("queue %s: %w", t.queue, err))
 				break
 			}
+			n, kind = n+1, m.kind
+			if c.Limit > 0 && n > c.Limit {
+				continue // only counted
+			}
 			if err := row(t.queue, m); err != nil {
 				return err
 			}
+		}
+		if c.Limit > 0 && n > c.Limit {
+			more = append(more, fmt.Sprintf("zabor: queue %s: %d more in %s, older than those listed\n", t.queue, n-c.Limit, kind))
 		}
 	}
 	if c.JSON {
@@ -382,6 +395,7 @@ func (c *failedList) Run(p *program) error {
 	} else if err := w.Flush(); err != nil {
 		return err
 	}
+	fmt.Fprint(p.stderr, strings.Join(more, ""))
 	if len(broken) > 0 {
 		return unreachable(errors.Join(broken...), "the list is not complete; nothing was changed")
 	}

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"zabor"
@@ -27,7 +28,8 @@ import (
 
 // The commands, as a person types them. What the scripts can use beside
 // testscript's own commands is in [scriptCommands]; $FENCE_SQLITE,
-// $FENCE_MARIADB, $FENCE_POSTGRES and $REDIS are empty servers, $FREE is an
+// $FENCE_MARIADB, $FENCE_POSTGRES and $REDIS (its parts: $REDIS_ADDR, $REDIS_DB)
+// are empty servers, $FREE is an
 // address at which nothing listens.
 func TestScripts(t *testing.T) {
 	t.Parallel()
@@ -35,7 +37,7 @@ func TestScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	redis := servers.Redis(t)
+	server := servers.Redis(t)
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
@@ -49,7 +51,8 @@ func TestScripts(t *testing.T) {
 			}
 			defer l.Close()
 			for name, value := range map[string]string{
-				"ZABOR": self, "FREE": l.Addr().String(), "REDIS": redis.URL(), "NO_COLOR": "1",
+				"ZABOR": self, "FREE": l.Addr().String(), "NO_COLOR": "1",
+				"REDIS": server.URL(), "REDIS_ADDR": server.Addr, "REDIS_DB": strconv.Itoa(server.DB),
 				"FENCE_SQLITE":  "sqlite://" + filepath.Join(e.WorkDir, "fence.db"),
 				"FENCE_MARIADB": servers.MariaDB(t), "FENCE_POSTGRES": servers.Postgres(t),
 			} {
@@ -98,6 +101,23 @@ func scriptCommands() map[string]func(ts *testscript.TestScript, neg bool, args 
 			if want := strings.Join(args[1:], " "); got != want {
 				ts.Fatalf("%s is\n%s\nwant\n%s", args[0], got, want)
 			}
+		}),
+		"redis": positive(1, "redis ARGUMENTS… sends a command to $REDIS and shows the answer as stdout; an argument @FILE is a file's content without its last line end", func(ts *testscript.TestScript, args []string) {
+			options, err := redis.ParseURL(ts.Getenv("REDIS"))
+			ts.Check(err)
+			client := redis.NewClient(options)
+			defer client.Close()
+			ctx, cancel := contextWithLimit()
+			defer cancel()
+			command := make([]any, len(args))
+			for i, arg := range args {
+				if command[i] = arg; strings.HasPrefix(arg, "@") {
+					command[i] = strings.TrimSuffix(ts.ReadFile(arg[1:]), "\n")
+				}
+			}
+			answer, err := client.Do(ctx, command...).Result()
+			ts.Check(err)
+			fmt.Fprintln(ts.Stdout(), answer)
 		}),
 		"http": positive(2, "http METHOD URL [BODY] shows the answer's body as stdout", func(ts *testscript.TestScript, args []string) {
 			body := ""
