@@ -284,7 +284,7 @@ func (f *Fence) prepared(ctx context.Context, row Row, e Effect, id string) (Row
 	if next.Request, err = e.Freeze(ProviderKeys{Request: row.ProviderKey, Prepare: row.PrepareKey}, id); err != nil {
 		return f.save(ctx, row, Outcome{Verdict: Unproven, Reason: fmt.Sprintf("prepared as %s, and then the request could not be made: %v", id, err)})
 	}
-	if err := f.Store.Swap(ctx, row.Claim, next, Write{}); err != nil {
+	if err := f.Store.Swap(ctx, row, next, Write{}); err != nil {
 		// Nothing that moves money was sent. The row becomes doubt without an
 		// id when its lease ends, and is then free again.
 		return row, &Error{Key: row.Key, Row: row, Err: ErrInDoubt, Reason: fmt.Sprintf("prepared as %s, which could not be saved: %v; nothing was charged", id, err)}

@@ -121,7 +121,7 @@ func (w *world) swap(row zabor.Row, change func(*zabor.Row)) zabor.Row {
 	next.Claim.Epoch++
 	next.Claim.ID[0]++
 	change(&next)
-	if err := w.store.Swap(w.t.Context(), row.Claim, next, zabor.Write{}); err != nil {
+	if err := w.store.Swap(w.t.Context(), row, next, zabor.Write{}); err != nil {
 		w.t.Fatal(err)
 	}
 	return w.row(row.Key)

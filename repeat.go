@@ -210,7 +210,7 @@ func (f *Fence) Parked(ctx context.Context, k Key, message string) error {
 		if row.State == Released {
 			next.Allowance = max(row.Allowance, row.Attempts()) + 1
 		}
-		err = f.Store.Swap(ctx, row.Claim, next, Write{})
+		err = f.Store.Swap(ctx, row, next, Write{})
 		if !errors.Is(err, ErrStale) {
 			return err
 		}

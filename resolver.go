@@ -197,7 +197,7 @@ func (r *Resolver) replay(ctx context.Context, row Row) (done bool, err error) {
 	start := time.Now()
 	next := follow(row, Doubt, row.Basis)
 	next.Replays++
-	if err := r.Fence.Store.Swap(ctx, row.Claim, next, Write{Lease: row.Lease}); err != nil {
+	if err := r.Fence.Store.Swap(ctx, row, next, Write{Lease: row.Lease}); err != nil {
 		return false, err
 	}
 	callCtx, cancel := context.WithDeadline(context.WithoutCancel(ctx), start.Add(timeout))

@@ -22,12 +22,13 @@ type Store interface {
 	// out.
 	Insert(ctx context.Context, row Row, w Write) (Row, error)
 
-	// Swap commits next in place of the row that claim prev wrote last.
-	// next.Claim.Epoch is prev.Epoch+1. It is [ErrStale] when the row has
-	// moved on, or is gone, and a [HookError] when the hook failed; nothing
-	// was written then. A Swap whose own commit went unconfirmed is found out
-	// by repeating it. StateSince changes with the state.
-	Swap(ctx context.Context, prev Claim, next Row, w Write) error
+	// Swap commits next in place of prev, the row as prev.Claim wrote it: what
+	// is equal in both need not be written. next.Claim.Epoch is
+	// prev.Claim.Epoch+1. It is [ErrStale] when the row has moved on, or is
+	// gone, and a [HookError] when the hook failed; nothing was written then. A
+	// Swap whose own commit went unconfirmed is found out by repeating it.
+	// StateSince changes with the state.
+	Swap(ctx context.Context, prev, next Row, w Write) error
 
 	// Load reads the row of k after every write that was under way has ended
 	// (a locking read). It is [ErrNoRow] when there is none.

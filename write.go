@@ -34,7 +34,7 @@ func (f *Fence) swap(ctx context.Context, row, next Row, w Write) (Row, error) {
 		return f.swapCapture(ctx, row, next, w)
 	}
 	if next.State == row.State {
-		return next, f.Store.Swap(ctx, row.Claim, next, w)
+		return next, f.Store.Swap(ctx, row, next, w)
 	}
 	next.HookDue = "" // that of a state that the row has left
 	var err error
@@ -43,7 +43,7 @@ func (f *Fence) swap(ctx context.Context, row, next Row, w Write) (Row, error) {
 	}
 	if err == nil {
 		told := hooked(next)
-		if err = f.Store.Swap(ctx, row.Claim, told, w); !isHook(err) {
+		if err = f.Store.Swap(ctx, row, told, w); !isHook(err) {
 			return told, err
 		}
 	}
@@ -51,7 +51,7 @@ func (f *Fence) swap(ctx context.Context, row, next Row, w Write) (Row, error) {
 	due := next
 	due.HookDue = string(next.State)
 	due.Reason = fmt.Sprintf("the hook %s failed: %v", next.State, err)
-	if err := f.Store.Swap(ctx, row.Claim, due, w); err != nil {
+	if err := f.Store.Swap(ctx, row, due, w); err != nil {
 		return due, err
 	}
 	f.alert(due, Warning, "hook-due", fmt.Sprintf("the row is %s, and the shop was not told: %v", next.State, err))
@@ -72,18 +72,18 @@ func hooked(next Row) Row {
 // runs with it unless it has run already.
 func (f *Fence) swapCapture(ctx context.Context, row, next Row, w Write) (Row, error) {
 	if next.Hooked {
-		return next, f.Store.Swap(ctx, row.Claim, next, w)
+		return next, f.Store.Swap(ctx, row, next, w)
 	}
 	hook, err := f.captureHook(next)
 	if err == nil {
 		w.Hook, next.Hooked = hook, hook != nil
-		err = f.Store.Swap(ctx, row.Claim, next, w)
+		err = f.Store.Swap(ctx, row, next, w)
 		if !isHook(err) {
 			return next, err
 		}
 	}
 	next = unhooked(next, err)
-	return next, f.Store.Swap(ctx, row.Claim, next, Write{})
+	return next, f.Store.Swap(ctx, row, next, Write{})
 }
 
 func (f *Fence) captureHook(row Row) (*Hook, error) {
@@ -122,5 +122,5 @@ func (f *Fence) runHook(ctx context.Context, row Row) error {
 	}
 	next := hooked(row)
 	next.Claim = row.Claim.next()
-	return f.Store.Swap(ctx, row.Claim, next, Write{Hook: hook})
+	return f.Store.Swap(ctx, row, next, Write{Hook: hook})
 }

@@ -54,10 +54,24 @@ type gathering struct {
 	waiting []*batched
 }
 
+// lines are those of s: one, or, where a batch is one statement, one for each of
+// which batches can be made.
+func lines(s *Store) map[string]*gathering {
+	if s.dialect.name == "mysql" {
+		return map[string]*gathering{s.text.insert: {}, s.text.outcome: {}}
+	}
+	one := &gathering{}
+	return map[string]*gathering{s.text.insert: one, s.text.outcome: one, s.text.swap: one}
+}
+
 // share commits op together with others that wait. It reports whether op is in the table
 // by that; otherwise the caller writes it alone. done must be called once the
 // caller has, so that the next may commit.
-func (s *Store) share(g *gathering, op *batched) (shared bool, done func()) {
+func (s *Store) share(op *batched) (shared bool, done func()) {
+	g := s.lines[op.query]
+	if g == nil {
+		return false, func() {}
+	}
 	g.mu.Lock()
 	if g.leading {
 		op.turn = make(chan turn, 1)
@@ -202,27 +216,16 @@ func batchSQLite(ctx context.Context, s *Store, ops []*batched) error {
 }
 
 // batchMySQL writes all rows by one statement, which commits by itself. Inserts
-// and swaps are never in one batch here.
+// and outcomes are never in one batch here.
 func batchMySQL(ctx context.Context, s *Store, ops []*batched) error {
-	query := s.text.swapMany
-	join := " UNION ALL "
-	if ops[0].query == s.text.insert {
-		query, join = s.text.insertMany, ", "
-	}
-	before, row, after := query[0], query[1], query[2]
-	var text strings.Builder
-	text.WriteString(before)
-	text.WriteString(row)
-	for range ops[1:] {
-		text.WriteString(join)
-		text.WriteString(query[3])
-	}
-	text.WriteString(after)
+	many := s.text.many[ops[0].query]
+	before, first, after, other := many[0], many[1], many[2], many[3]
+	query := before + first + strings.Repeat(other, len(ops)-1) + after
 	args := make([]any, 0, len(ops)*len(ops[0].args))
 	for _, op := range ops {
 		args = append(args, op.args...)
 	}
-	n, err := s.exec(ctx, text.String(), args...)
+	n, err := s.exec(ctx, query, args...)
 	if err != nil {
 		return err
 	}

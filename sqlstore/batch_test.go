@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -66,7 +67,7 @@ func TestBatch(t *testing.T) {
 					}
 				})
 			}
-			together(t, s.inserts, writes...).Wait()
+			together(t, s.lines[s.text.insert], writes...).Wait()
 			check := func(state zabor.State) {
 				t.Helper()
 				for i := range n {
@@ -89,7 +90,7 @@ func TestBatch(t *testing.T) {
 			check(rows[0].State)
 			writes = nil
 			for i := range n {
-				prev := rows[i].Claim
+				prev := rows[i]
 				rows[i].Claim = zabor.Claim{Epoch: 2, ID: [16]byte{byte(i), 0xff}}
 				rows[i].State, rows[i].Reference, rows[i].Request = zabor.Settled, fmt.Sprintf("pay é\xff %d", i), nil
 				writes = append(writes, func() {
@@ -98,7 +99,7 @@ func TestBatch(t *testing.T) {
 					}
 				})
 			}
-			together(t, s.swaps, writes...).Wait()
+			together(t, s.lines[s.text.outcome], writes...).Wait()
 			check(zabor.Settled)
 			if batches == 0 || batches > 20 {
 				t.Errorf("batches=%d for 400 writes, want a few", batches)
@@ -118,9 +119,9 @@ func TestBatchWithAStaleOne(t *testing.T) {
 				if _, err := s.Insert(t.Context(), row, zabor.Write{}); err != nil {
 					t.Fatal(err)
 				}
-				prev := row.Claim
+				prev := row
 				if i == 7 {
-					prev.ID[15]++
+					prev.Claim.ID[15]++
 				}
 				row.Claim, row.State = zabor.Claim{Epoch: 2, ID: [16]byte{byte(i), 1}}, zabor.Doubt
 				writes = append(writes, func() {
@@ -130,7 +131,7 @@ func TestBatchWithAStaleOne(t *testing.T) {
 					}
 				})
 			}
-			together(t, s.swaps, writes...).Wait()
+			together(t, s.lines[s.text.outcome], writes...).Wait()
 			doubt, err := s.Open(t.Context(), []zabor.State{zabor.Doubt}, zabor.Key{}, 100)
 			if err != nil || len(doubt) != 15 {
 				t.Errorf("%d rows in doubt, %v; want 15", len(doubt), err)
@@ -180,7 +181,7 @@ func TestBatchWithADuplicateAndAStalledOne(t *testing.T) {
 					}
 				})
 			}
-			wg := together(t, s.inserts, writes...)
+			wg := together(t, s.lines[s.text.insert], writes...)
 			deadline := time.Now().Add(20 * time.Second)
 			for {
 				mu.Lock()
@@ -210,11 +211,11 @@ func TestBatchWithADuplicateAndAStalledOne(t *testing.T) {
 // lock inserts row in tx, which is not committed.
 func lock(t *testing.T, s *Store, tx *sql.Tx, row zabor.Row) {
 	t.Helper()
-	set, err := setArgs(row)
+	outcome, err := outcomeArgs(row)
 	if err != nil {
 		t.Fatal(err)
 	}
-	args := append(append(keyArgs(row.Key), set...), int64(0), int64(0), int64(0), int64(0))
+	args := slices.Concat(keyArgs(row.Key), askedArgs(row), outcome, fromNow(0), fromNow(0))
 	if _, err := tx.ExecContext(t.Context(), s.text.insert, args...); err != nil {
 		t.Fatal(err)
 	}

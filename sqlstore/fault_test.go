@@ -156,7 +156,7 @@ func TestLostAnswerToSwap(t *testing.T) {
 			}
 			next := settledAfter(row)
 			p.breakNext(cutAnswer, next.Claim.ID[:])
-			if err := s.Swap(t.Context(), row.Claim, next, zabor.Write{}); err != nil {
+			if err := s.Swap(t.Context(), row, next, zabor.Write{}); err != nil {
 				t.Fatal(err)
 			}
 			<-p.broken
@@ -179,7 +179,7 @@ func TestLateInsert(t *testing.T) {
 			if err != nil || got.Claim != row.Claim {
 				t.Fatalf("claim %v, error %v; want its own", got.Claim, err)
 			}
-			if err := s.Swap(t.Context(), row.Claim, settledAfter(row), zabor.Write{}); err != nil {
+			if err := s.Swap(t.Context(), row, settledAfter(row), zabor.Write{}); err != nil {
 				t.Fatal(err)
 			}
 			close(p.release)
@@ -289,7 +289,7 @@ func TestLockWait(t *testing.T) {
 
 			short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 			defer cancel()
-			if err := s.Swap(short, row.Claim, settledAfter(row), zabor.Write{}); !errors.Is(err, context.DeadlineExceeded) {
+			if err := s.Swap(short, row, settledAfter(row), zabor.Write{}); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("within a deadline: error %v, want %v", err, context.DeadlineExceeded)
 			}
 
@@ -299,7 +299,7 @@ func TestLockWait(t *testing.T) {
 				first = count(t, straight, waits["mysql"])
 			}
 			done := make(chan error, 1)
-			go func() { done <- s.Swap(t.Context(), row.Claim, settledAfter(row), zabor.Write{}) }()
+			go func() { done <- s.Swap(t.Context(), row, settledAfter(row), zabor.Write{}) }()
 			eventually(t, "a second wait for the lock", func() bool {
 				if d.name == "mysql" {
 					return count(t, straight, waits["mysql"]) >= first+2
@@ -345,7 +345,7 @@ func TestDeadlockOfInserts(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tx.Rollback()
-	mustExec(t, tx, "INSERT INTO zabor_fences SELECT scope, '1001', step, "+setColumns+", "+timeColumns+" FROM zabor_fences WHERE order_id = '0'")
+	mustExec(t, tx, "INSERT INTO zabor_fences ("+allColumns+") SELECT scope, '1001', step, "+askedColumns+", "+outcomeColumns+", "+timeColumns+" FROM zabor_fences WHERE order_id = '0'")
 	const waiters = 8
 	var got [waiters]zabor.Row
 	var errs [waiters]error
@@ -399,7 +399,7 @@ func TestDeadlockOfSwap(t *testing.T) {
 	defer tx.Rollback()
 	mustExec(t, tx, "SET LOCAL deadlock_timeout = '30s'", "UPDATE other SET n = n + 10") // the other side is the victim
 	done := make(chan error, 1)
-	go func() { done <- s.Swap(t.Context(), row.Claim, settledAfter(row), zabor.Write{}) }()
+	go func() { done <- s.Swap(t.Context(), row, settledAfter(row), zabor.Write{}) }()
 	eventually(t, "the swap waits", func() bool {
 		return count(t, s, "SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") == 1
 	})
@@ -450,7 +450,7 @@ func TestReadOnlyServer(t *testing.T) {
 			if _, err := s.Insert(t.Context(), row, zabor.Write{Lease: row.Lease}); !errors.Is(err, ErrReadOnly) {
 				t.Errorf("insert: error %v, want %v", err, ErrReadOnly)
 			}
-			if err := s.Swap(t.Context(), row.Claim, settledAfter(row), zabor.Write{}); !errors.Is(err, ErrReadOnly) {
+			if err := s.Swap(t.Context(), row, settledAfter(row), zabor.Write{}); !errors.Is(err, ErrReadOnly) {
 				t.Errorf("swap: error %v, want %v", err, ErrReadOnly)
 			}
 			if err := s.Check(t.Context()); !errors.Is(err, ErrReadOnly) {
@@ -500,7 +500,7 @@ func TestServerAway(t *testing.T) {
 			server.Kill()
 			eventually(t, "the server is away", func() bool { return errors.Is(s.Check(t.Context()), ErrUnreachable) })
 			start := time.Now()
-			if err := s.Swap(t.Context(), row.Claim, settledAfter(row), zabor.Write{}); err == nil || errors.Is(err, zabor.ErrStale) {
+			if err := s.Swap(t.Context(), row, settledAfter(row), zabor.Write{}); err == nil || errors.Is(err, zabor.ErrStale) {
 				t.Errorf("swap: error %v, want that the server is away", err)
 			}
 			if _, err := s.Insert(t.Context(), testRow("1002", 2), zabor.Write{}); err == nil {
@@ -515,7 +515,7 @@ func TestServerAway(t *testing.T) {
 			if got, err := s.Insert(t.Context(), testRow("1001", 3), zabor.Write{}); err != nil || got.Claim != row.Claim {
 				t.Errorf("the row after the crash: claim %v, error %v; want %v", got.Claim, err, row.Claim)
 			}
-			if err := s.Swap(t.Context(), row.Claim, settledAfter(row), zabor.Write{}); err != nil {
+			if err := s.Swap(t.Context(), row, settledAfter(row), zabor.Write{}); err != nil {
 				t.Error(err)
 			}
 			if err := s.Check(t.Context()); err != nil {
@@ -556,7 +556,7 @@ func TestTwoStatements(t *testing.T) {
 		if _, err := s.Insert(t.Context(), row, zabor.Write{Lease: row.Lease}); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Swap(t.Context(), row.Claim, settledAfter(row), zabor.Write{}); err != nil {
+		if err := s.Swap(t.Context(), row, settledAfter(row), zabor.Write{}); err != nil {
 			t.Fatal(err)
 		}
 	}

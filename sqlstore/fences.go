@@ -15,40 +15,49 @@ import (
 
 // statements are the texts of what runs often.
 type statements struct {
-	insert, swap, load, control, note string
-	// What MySQL's batches are made of: what stands before the rows, the
-	// first row, what stands behind, and each other row.
-	insertMany, swapMany [4]string
+	insert, load, control, note string
+	swap, outcome               string // of all columns; of those that a call's outcome changes
+
+	// What MySQL's batches are made of, by the statement of one row: what
+	// stands before the rows, the first row, what stands behind, and each other
+	// row with what divides it from the one before.
+	many map[string][4]string
 }
 
 func newStatements(d *dialect) statements {
-	set := strings.Split(setColumns, ", ")
-	insertHead := "INSERT INTO zabor_fences (" + keyColumns + ", " + setColumns + ", " + timeColumns + ") VALUES "
-	insertRow := "(" + strings.Repeat("?, ", 3+len(set)) + "{now}, ? * {now} + ?, ? * {now} + ?, {now})"
-	return statements{
-		// The time-outs of a claim are part of the statement, so that an
-		// insert of several rows needs no other text than more values.
-		insert:     d.sql(insertHead + insertRow),
-		insertMany: [4]string{d.sql(insertHead), d.sql(insertRow), "", d.sql(insertRow)},
-		swapMany:   swapMany(d, set),
-		// state_since stands before state: MySQL assigns from left to right,
-		// and reads what it has just assigned.
-		swap: d.sql("UPDATE zabor_fences SET state_since = CASE WHEN state = ? THEN state_since ELSE {now} END, " +
-			"send_until = {greatest}(send_until, ? * {now} + ?), " +
-			"replay_until = CASE WHEN ? = 1 THEN ? * {now} + ? ELSE replay_until END, " + strings.Join(set, " = ?, ") + " = ?" +
-			" WHERE scope = ? AND order_id = ? AND step = ? AND epoch = ? AND attempt_id = ?"),
-		load: d.sql(selectRow + " WHERE scope = ? AND order_id = ? AND step = ?{lock}"),
+	asked, outcome := strings.Split(askedColumns, ", "), strings.Split(outcomeColumns, ", ")
+	insertHead := d.sql("INSERT INTO zabor_fences (" + allColumns + ") VALUES ")
+	// The time-outs of a claim are part of the statement, so that an insert of
+	// several rows needs no other text than more values.
+	insertRow := d.sql("(" + strings.Repeat("?, ", 3+len(asked)+len(outcome)) + "{now}, ? * {now} + ?, ? * {now} + ?, {now})")
+	// state_since stands before state: MySQL assigns from left to right, and
+	// reads what it has just assigned.
+	const (
+		update = "UPDATE zabor_fences SET state_since = CASE WHEN state = ? THEN state_since ELSE {now} END, "
+		times  = "send_until = {greatest}(send_until, ? * {now} + ?), replay_until = CASE WHEN ? = 1 THEN ? * {now} + ? ELSE replay_until END, "
+		where  = " = ? WHERE scope = ? AND order_id = ? AND step = ? AND epoch = ? AND attempt_id = ?"
+	)
+	text := statements{
+		insert:  insertHead + insertRow,
+		swap:    d.sql(update + times + strings.Join(slices.Concat(asked, outcome), " = ?, ") + where),
+		outcome: d.sql(update + strings.Join(outcome, " = ?, ") + where),
+		load:    d.sql(selectRow + " WHERE scope = ? AND order_id = ? AND step = ?{lock}"),
 		control: d.sql(selectRow + " WHERE provider = ? AND account = ? AND state = 'settled' AND basis = 'call'" +
 			" ORDER BY state_since DESC LIMIT ?"),
 		note: d.sql("INSERT INTO zabor_notes (id, scope, order_id, step, epoch, at, kind, actor, note) VALUES (?, ?, ?, ?, ?, {now}, ?, ?, ?)"),
 	}
+	text.many = map[string][4]string{
+		text.insert:  {insertHead, insertRow, "", ", " + insertRow},
+		text.outcome: outcomeMany(d, outcome),
+	}
+	return text
 }
 
-// swapMany is swap for many rows, whose values stand in a table of their own
-// (v). Its arguments are in the order of swap's. The rows are looked up by their
-// primary key, in v's order.
-func swapMany(d *dialect, set []string) [4]string {
-	names := []string{"new_state", "lease_on", "lease", "replay_new", "replay_on", "replay"}
+// outcomeMany is outcome for many rows, whose values stand in a table of their
+// own (v). Its arguments are in the order of outcome's. The rows are looked up by
+// their primary key, in v's order.
+func outcomeMany(d *dialect, set []string) [4]string {
+	names := []string{"new_state"}
 	for _, column := range set {
 		names = append(names, "v_"+column)
 	}
@@ -62,11 +71,7 @@ func swapMany(d *dialect, set []string) [4]string {
 			first[i] = "CAST(? AS BINARY) AS " + name
 		}
 	}
-	assign := []string{
-		"f.state_since = CASE WHEN f.state = v.new_state THEN f.state_since ELSE {now} END",
-		"f.send_until = {greatest}(f.send_until, v.lease_on * {now} + v.lease)",
-		"f.replay_until = CASE WHEN v.replay_new = 1 THEN v.replay_on * {now} + v.replay ELSE f.replay_until END",
-	}
+	assign := []string{"f.state_since = CASE WHEN f.state = v.new_state THEN f.state_since ELSE {now} END"}
 	for _, column := range set {
 		assign = append(assign, "f."+column+" = v.v_"+column)
 	}
@@ -75,17 +80,17 @@ func swapMany(d *dialect, set []string) [4]string {
 		"SELECT " + strings.Join(first, ", "),
 		d.sql(") v STRAIGHT_JOIN zabor_fences f ON f.scope = v.k_scope AND f.order_id = v.k_order_id AND f.step = v.k_step" +
 			" AND f.epoch = v.prev_epoch AND f.attempt_id = v.prev_id SET " + strings.Join(assign, ", ")),
-		"SELECT " + strings.Join(more, ", "),
+		" UNION ALL SELECT " + strings.Join(more, ", "),
 	}
 }
 
-// binaryColumns are those of setColumns that hold bytes.
+// binaryColumns are those of outcomeColumns that hold bytes.
 var binaryColumns = map[string]bool{
-	"attempt_id": true, "provider": true, "account": true, "message_fp": true, "fingerprint": true, "request": true,
-	"prepared": true, "reference": true, "other_reference": true, "answer_body": true, "parked": true, "fields": true, "hook_data": true,
+	"attempt_id": true, "request": true, "prepared": true, "reference": true, "other_reference": true,
+	"answer_body": true, "parked": true, "hook_data": true,
 }
 
-const selectRow = "SELECT " + keyColumns + ", " + setColumns + ", " + timeColumns + ", {now} AS read_at FROM zabor_fences"
+const selectRow = "SELECT " + allColumns + ", {now} AS read_at FROM zabor_fences"
 
 // sql is query with the dialect's words put in.
 func (d *dialect) sql(query string) string {
@@ -127,20 +132,20 @@ func (s *Store) Insert(ctx context.Context, row zabor.Row, w zabor.Write) (zabor
 	if err := validate(row); err != nil {
 		return zabor.Row{}, fmt.Errorf("insert %s: %w; nothing was written", row.Key, err)
 	}
-	set, err := setArgs(row)
+	outcome, err := outcomeArgs(row)
 	if err != nil {
 		return zabor.Row{}, fmt.Errorf("insert %s: %w; nothing was written", row.Key, err)
 	}
 	if err := ctx.Err(); err != nil {
 		return zabor.Row{}, fmt.Errorf("insert %s: %w; nothing was written", row.Key, err)
 	}
-	args := slices.Concat(keyArgs(row.Key), set, fromNow(w.Lease), fromNow(w.ReplayFor))
+	args := slices.Concat(keyArgs(row.Key), askedArgs(row), outcome, fromNow(w.Lease), fromNow(w.ReplayFor))
 	ctx, cancel := finish(ctx)
 	defer cancel()
 	found := row
 	found.CapturedAt, found.SendUntil, found.StateSince, found.ReadAt, found.ReplayUntil = time.Time{}, time.Time{}, time.Time{}, time.Time{}, time.Time{}
 	if w.Hook == nil && w.Note == nil {
-		shared, done := s.share(s.inserts, &batched{key: row.Key, query: s.text.insert, args: args})
+		shared, done := s.share(&batched{key: row.Key, query: s.text.insert, args: args})
 		if shared {
 			return found, nil
 		}
@@ -178,35 +183,39 @@ func exactlyOne(n int64) error {
 	return nil
 }
 
-// Swap commits next in place of the row that prev wrote, see [zabor.Store].
-// Cancelling ctx does not stop a swap that has begun; its deadline does.
-func (s *Store) Swap(ctx context.Context, prev zabor.Claim, next zabor.Row, w zabor.Write) error {
+// Swap commits next in place of prev, see [zabor.Store]. Cancelling ctx does not
+// stop a swap that has begun; its deadline does.
+func (s *Store) Swap(ctx context.Context, prev, next zabor.Row, w zabor.Write) error {
 	if err := validate(next); err != nil {
 		return fmt.Errorf("write %s: %w; nothing was written", next.Key, err)
 	}
-	if next.Claim.Epoch != prev.Epoch+1 {
-		return fmt.Errorf("write %s: epoch %d cannot follow %d; nothing was written", next.Key, next.Claim.Epoch, prev.Epoch)
+	if next.Claim.Epoch != prev.Claim.Epoch+1 {
+		return fmt.Errorf("write %s: epoch %d cannot follow %d; nothing was written", next.Key, next.Claim.Epoch, prev.Claim.Epoch)
 	}
-	set, err := setArgs(next)
+	outcome, err := outcomeArgs(next)
 	if err != nil {
 		return fmt.Errorf("write %s: %w; nothing was written", next.Key, err)
 	}
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("write %s: %w; nothing was written", next.Key, err)
 	}
-	replay := fromNow(w.ReplayFor)
-	args := slices.Concat([]any{string(next.State)}, fromNow(w.Lease), replay[:1], replay, set, keyArgs(next.Key), []any{prev.Epoch, prev.ID[:]})
+	query, args := s.text.outcome, []any{string(next.State)}
+	if w.Lease > 0 || w.ReplayFor > 0 || !asksTheSame(prev, next) {
+		replay := fromNow(w.ReplayFor)
+		query, args = s.text.swap, slices.Concat(args, fromNow(w.Lease), replay[:1], replay, askedArgs(next))
+	}
+	args = slices.Concat(args, outcome, keyArgs(next.Key), []any{prev.Claim.Epoch, prev.Claim.ID[:]})
 	ctx, cancel := finish(ctx)
 	defer cancel()
 	if w.Hook == nil && w.Note == nil {
-		shared, done := s.share(s.swaps, &batched{key: next.Key, query: s.text.swap, args: args})
+		shared, done := s.share(&batched{key: next.Key, query: query, args: args})
 		if shared {
 			return nil
 		}
 		defer done()
 	}
 	err = s.repeat(ctx, func(ctx context.Context) error {
-		n, err := s.commit(ctx, s.text.swap, args, next.Key, w)
+		n, err := s.commit(ctx, query, args, next.Key, w)
 		if err != nil {
 			return err
 		}

@@ -120,7 +120,7 @@ func TestPlans(t *testing.T) {
 			if s.Dialect() == "sqlite" {
 				shift = fmt.Sprintf("CAST('%d-' || order_id AS BLOB)", i)
 			}
-			mustExec(t, s.DB(), "INSERT INTO zabor_fences ("+keyColumns+", "+setColumns+", "+timeColumns+") SELECT scope, "+shift+", step, "+setColumns+", "+timeColumns+" FROM zabor_fences")
+			mustExec(t, s.DB(), "INSERT INTO zabor_fences ("+allColumns+") SELECT scope, "+shift+", step, "+askedColumns+", "+outcomeColumns+", "+timeColumns+" FROM zabor_fences")
 		}
 		fill(t, s, rowOf("shop", "open", "charge", zabor.Captured), rowOf("shop", "open 2", "charge", zabor.Doubt))
 		mustExec(t, s.DB(), map[string]string{"mysql": "ANALYZE TABLE zabor_fences", "postgres": "ANALYZE zabor_fences", "sqlite": "ANALYZE"}[s.Dialect()])

@@ -12,16 +12,17 @@ import (
 	"zabor"
 )
 
-// The columns of zabor_fences: the key, what every write sets, and the times
-// that only the database sets.
+// The columns of zabor_fences: the key, what is asked for, what comes of it, and
+// the times that only the database sets.
 const (
-	keyColumns = "scope, order_id, step"
-	setColumns = "state, basis, epoch, attempt_id, provider, account, generation, provider_key, prepare_key, " +
-		"amount_minor, currency, message_fp, fingerprint, request, prepared, reference, other_reference, " +
+	keyColumns   = "scope, order_id, step"
+	askedColumns = "provider, account, generation, provider_key, prepare_key, amount_minor, currency, " +
+		"message_fp, fingerprint, fields, lease, absent_after, hold_after, pending_for"
+	outcomeColumns = "state, basis, epoch, attempt_id, request, prepared, reference, other_reference, " +
 		"answer_status, answer_header, answer_body, reason, hook_due, parked, " +
-		"captures, free, allowance, lease, absent_after, hold_after, pending_for, " +
-		"fields, hook_data, hooked, replays"
+		"captures, free, allowance, hook_data, hooked, replays"
 	timeColumns = "captured_at, send_until, replay_until, state_since"
+	allColumns  = keyColumns + ", " + askedColumns + ", " + outcomeColumns + ", " + timeColumns
 )
 
 // The longest values, in bytes. A reason that is longer is cut; all else is
@@ -40,8 +41,25 @@ func keyArgs(k zabor.Key) []any {
 	return []any{[]byte(k.Scope), []byte(k.Order), []byte(k.Step)}
 }
 
-// setArgs binds setColumns.
-func setArgs(r zabor.Row) ([]any, error) {
+// askedArgs binds askedColumns.
+func askedArgs(r zabor.Row) []any {
+	return []any{
+		[]byte(r.Provider), []byte(r.Account), int64(r.Generation), r.ProviderKey, r.PrepareKey, r.Amount.Minor, r.Amount.Currency,
+		[]byte(r.Message), []byte(r.Fingerprint), []byte(r.Fields),
+		micros(r.Lease), micros(r.AbsentAfter), micros(r.HoldAfter), micros(r.PendingFor),
+	}
+}
+
+// asksTheSame reports whether askedColumns are equal in both.
+func asksTheSame(a, b zabor.Row) bool {
+	return a.Provider == b.Provider && a.Account == b.Account && a.Generation == b.Generation &&
+		a.ProviderKey == b.ProviderKey && a.PrepareKey == b.PrepareKey && a.Amount == b.Amount &&
+		a.Message == b.Message && a.Fingerprint == b.Fingerprint && a.Fields == b.Fields &&
+		a.Lease == b.Lease && a.AbsentAfter == b.AbsentAfter && a.HoldAfter == b.HoldAfter && a.PendingFor == b.PendingFor
+}
+
+// outcomeArgs binds outcomeColumns.
+func outcomeArgs(r zabor.Row) ([]any, error) {
 	var status, header, body any
 	if a := r.Answer; a != nil {
 		fields := a.Header
@@ -59,14 +77,10 @@ func setArgs(r zabor.Row) ([]any, error) {
 		hooked = 1
 	}
 	return []any{
-		string(r.State), string(r.Basis), r.Claim.Epoch, r.Claim.ID[:],
-		[]byte(r.Provider), []byte(r.Account), int64(r.Generation), r.ProviderKey, r.PrepareKey,
-		r.Amount.Minor, r.Amount.Currency, []byte(r.Message), []byte(r.Fingerprint), orNull(r.Request),
+		string(r.State), string(r.Basis), r.Claim.Epoch, r.Claim.ID[:], orNull(r.Request),
 		[]byte(r.Prepared), []byte(r.Reference), []byte(r.OtherReference),
 		status, header, body, clean(r.Reason, maxReason), r.HookDue, []byte(r.Parked),
-		int64(r.Captures), int64(r.Free), int64(r.Allowance),
-		micros(r.Lease), micros(r.AbsentAfter), micros(r.HoldAfter), micros(r.PendingFor),
-		[]byte(r.Fields), orNull(r.HookData), hooked, int64(r.Replays),
+		int64(r.Captures), int64(r.Free), int64(r.Allowance), orNull(r.HookData), hooked, int64(r.Replays),
 	}, nil
 }
 
@@ -79,7 +93,7 @@ func orNull(b []byte) any {
 	return b
 }
 
-// scanRow reads keyColumns, setColumns, timeColumns and the database's now.
+// scanRow reads what selectRow selects.
 func scanRow(rows interface{ Scan(...any) error }) (zabor.Row, error) {
 	var (
 		r                              zabor.Row
@@ -98,11 +112,11 @@ func scanRow(rows interface{ Scan(...any) error }) (zabor.Row, error) {
 		captured, sendUntil, since, at int64
 	)
 	err := rows.Scan(&scope, &order, &step,
-		&r.State, &r.Basis, &r.Claim.Epoch, &attempt, &provider, &account, &r.Generation, &r.ProviderKey, &r.PrepareKey,
-		&r.Amount.Minor, &r.Amount.Currency, &message, &fingerprint, &request, &prepared, &reference, &other,
+		&provider, &account, &r.Generation, &r.ProviderKey, &r.PrepareKey, &r.Amount.Minor, &r.Amount.Currency,
+		&message, &fingerprint, &fields, &lease, &absent, &hold, &pending,
+		&r.State, &r.Basis, &r.Claim.Epoch, &attempt, &request, &prepared, &reference, &other,
 		&status, &header, &body, &r.Reason, &r.HookDue, &parked,
-		&r.Captures, &r.Free, &r.Allowance, &lease, &absent, &hold, &pending,
-		&fields, &hookData, &hooked, &r.Replays,
+		&r.Captures, &r.Free, &r.Allowance, &hookData, &hooked, &r.Replays,
 		&captured, &sendUntil, &replayUntil, &since, &at)
 	if err != nil {
 		return zabor.Row{}, err

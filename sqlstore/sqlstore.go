@@ -54,7 +54,7 @@ type Store struct {
 
 	prepared sync.Map // SQL text to *sql.Stmt
 
-	inserts, swaps *gathering // the same where a batch may hold both
+	lines map[string]*gathering // who waits to write, by statement; none: it is written alone
 }
 
 // dialect is what one database does in its own way.
@@ -127,11 +127,7 @@ func Open(address string) (*Store, error) {
 		return nil, err
 	}
 	s.text = newStatements(s.dialect)
-	s.inserts = &gathering{}
-	s.swaps = s.inserts
-	if s.dialect.name == "mysql" {
-		s.swaps = &gathering{}
-	}
+	s.lines = lines(s)
 	return s, nil
 }
 

@@ -95,7 +95,7 @@ func mustInsert(t *testing.T, s zabor.Store, row zabor.Row) {
 	}
 }
 
-func swap(t *testing.T, s zabor.Store, prev zabor.Claim, next zabor.Row) {
+func swap(t *testing.T, s zabor.Store, prev, next zabor.Row) {
 	t.Helper()
 	if err := s.Swap(t.Context(), prev, next, zabor.Write{}); err != nil {
 		t.Fatal(err)
@@ -150,7 +150,7 @@ func storeInsertAgain(t *testing.T, s zabor.Store) {
 	mustInsert(t, s, row) // as after an answer that was lost
 
 	next := follow(row, zabor.Doubt)
-	swap(t, s, row.Claim, next)
+	swap(t, s, row, next)
 	if got := insert(t, s, row); got.Claim != next.Claim || got.State != zabor.Doubt {
 		t.Fatalf("insert after the row went on: %s %v, want the doubt of %v", got.State, got.Claim, next.Claim)
 	}
@@ -163,7 +163,7 @@ func storeSwap(t *testing.T, s zabor.Store) {
 	mustInsert(t, s, other)
 	settled := follow(row, zabor.Settled)
 	settled.Reference = "pi_1"
-	swap(t, s, row.Claim, settled)
+	swap(t, s, row, settled)
 	wantRow(t, load(t, s, row.Key), settled)
 	wantRow(t, load(t, s, other.Key), other)
 
@@ -173,9 +173,10 @@ func storeSwap(t *testing.T, s zabor.Store) {
 		"an epoch yet to come":  {Epoch: settled.Claim.Epoch + 1, ID: settled.Claim.ID},
 		"the right id, earlier": {Epoch: row.Claim.Epoch, ID: settled.Claim.ID},
 	} {
-		late := follow(row, zabor.Doubt)
-		late.Claim.Epoch = prev.Epoch + 1
-		if err := s.Swap(t.Context(), prev, late, zabor.Write{}); !errors.Is(err, zabor.ErrStale) {
+		before := row
+		before.Claim = prev
+		late := follow(before, zabor.Doubt)
+		if err := s.Swap(t.Context(), before, late, zabor.Write{}); !errors.Is(err, zabor.ErrStale) {
 			t.Errorf("%s: error %v, want %v", name, err, zabor.ErrStale)
 		}
 	}
@@ -183,19 +184,19 @@ func storeSwap(t *testing.T, s zabor.Store) {
 
 	gap := follow(settled, zabor.Doubt)
 	gap.Claim.Epoch++
-	if err := s.Swap(t.Context(), settled.Claim, gap, zabor.Write{}); err == nil || errors.Is(err, zabor.ErrStale) {
+	if err := s.Swap(t.Context(), settled, gap, zabor.Write{}); err == nil || errors.Is(err, zabor.ErrStale) {
 		t.Errorf("an epoch left out: error %v, want a refusal", err)
 	}
 	absent := newRow("1003")
-	wantErr(t, s.Swap(t.Context(), absent.Claim, follow(absent, zabor.Doubt), zabor.Write{}), zabor.ErrStale)
+	wantErr(t, s.Swap(t.Context(), absent, follow(absent, zabor.Doubt), zabor.Write{}), zabor.ErrStale)
 }
 
 func storeSwapAgain(t *testing.T, s zabor.Store) {
 	row := newRow("1001")
 	mustInsert(t, s, row)
 	next := follow(row, zabor.Released)
-	swap(t, s, row.Claim, next)
-	swap(t, s, row.Claim, next) // as after an answer that was lost
+	swap(t, s, row, next)
+	swap(t, s, row, next) // as after an answer that was lost
 	wantRow(t, load(t, s, row.Key), next)
 }
 
@@ -247,7 +248,7 @@ func storeSwapRace(t *testing.T, s zabor.Store) {
 	for i := range next {
 		next[i] = follow(row, zabor.Doubt)
 	}
-	race(func(i int) { errs[i] = s.Swap(t.Context(), row.Claim, next[i], zabor.Write{}) })
+	race(func(i int) { errs[i] = s.Swap(t.Context(), row, next[i], zabor.Write{}) })
 	winners := 0
 	for i, err := range errs {
 		switch {
@@ -389,11 +390,11 @@ func storeFields(t *testing.T, s zabor.Store) {
 	other := newRow(row.Order) // every field is written by a swap too
 	other.Key = row.Key
 	other.Claim.Epoch = row.Claim.Epoch + 1
-	swap(t, s, row.Claim, other)
+	swap(t, s, row, other)
 	wantRow(t, load(t, s, row.Key), other)
 	again := row
 	again.Claim = zabor.Claim{Epoch: other.Claim.Epoch + 1, ID: newID()}
-	swap(t, s, other.Claim, again)
+	swap(t, s, other, again)
 	wantRow(t, load(t, s, row.Key), again)
 }
 
@@ -455,7 +456,7 @@ func storeTimes(t *testing.T, s zabor.Store) {
 	waitClock(t, s, row.Key, first.StateSince)
 
 	same := follow(row, zabor.Captured) // no lease, same state: no time moves
-	swap(t, s, row.Claim, same)
+	swap(t, s, row, same)
 	got := load(t, s, row.Key)
 	if !got.SendUntil.Equal(first.SendUntil) || !got.StateSince.Equal(first.StateSince) || !got.CapturedAt.Equal(first.CapturedAt) {
 		t.Errorf("times moved without a lease and without a new state: %+v, want %+v", got, first)
@@ -463,7 +464,7 @@ func storeTimes(t *testing.T, s zabor.Store) {
 
 	doubt := follow(same, zabor.Doubt) // a shorter lease does not move it back
 	doubt.CapturedAt, doubt.StateSince, doubt.SendUntil = time.Unix(1, 0), time.Unix(2, 0), time.Unix(3, 0)
-	if err := s.Swap(t.Context(), same.Claim, doubt, zabor.Write{Lease: time.Second}); err != nil {
+	if err := s.Swap(t.Context(), same, doubt, zabor.Write{Lease: time.Second}); err != nil {
 		t.Fatal(err)
 	}
 	got = load(t, s, row.Key)
@@ -475,7 +476,7 @@ func storeTimes(t *testing.T, s zabor.Store) {
 	}
 
 	again := follow(doubt, zabor.Captured)
-	if err := s.Swap(t.Context(), doubt.Claim, again, zabor.Write{Lease: time.Hour}); err != nil {
+	if err := s.Swap(t.Context(), doubt, again, zabor.Write{Lease: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
 	got = load(t, s, row.Key)
@@ -519,7 +520,7 @@ func storeTooLong(t *testing.T, s zabor.Store) {
 	} {
 		next := follow(row, zabor.Settled)
 		change(&next)
-		if err := s.Swap(t.Context(), row.Claim, next, zabor.Write{}); err == nil || errors.Is(err, zabor.ErrStale) {
+		if err := s.Swap(t.Context(), row, next, zabor.Write{}); err == nil || errors.Is(err, zabor.ErrStale) {
 			t.Errorf("swap, %s: error %v, want a refusal", name, err)
 		}
 		fresh := newRow("1002")
@@ -602,7 +603,7 @@ func storeControl(t *testing.T, s zabor.Store) {
 		next := follow(row, state)
 		next.Basis = basis
 		next.Reference = "ref-" + order
-		swap(t, s, row.Claim, next)
+		swap(t, s, row, next)
 		waitClock(t, s, row.Key, load(t, s, row.Key).StateSince) // so that newest is one
 	}
 	settle("1", "stripe", "a", zabor.Settled, zabor.ByCall)
@@ -657,7 +658,7 @@ func storeCancelled(t *testing.T, s zabor.Store) {
 	_, err := s.Load(t.Context(), row.Key)
 	wantErr(t, err, zabor.ErrNoRow)
 	mustInsert(t, s, row)
-	if err := s.Swap(ctx, row.Claim, follow(row, zabor.Doubt), zabor.Write{}); !errors.Is(err, context.Canceled) {
+	if err := s.Swap(ctx, row, follow(row, zabor.Doubt), zabor.Write{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("swap: error %v, want %v", err, context.Canceled)
 	}
 	wantRow(t, load(t, s, row.Key), row)
@@ -685,7 +686,7 @@ func storeHooks(t *testing.T, s zabor.Store) {
 		mustInsert(t, s, row)
 		next := row
 		next.State, next.Claim = zabor.Settled, zabor.Claim{Epoch: 2, ID: [16]byte{9}}
-		if err := s.Swap(t.Context(), row.Claim, next, zabor.Write{Hook: &hook}); err == nil {
+		if err := s.Swap(t.Context(), row, next, zabor.Write{Hook: &hook}); err == nil {
 			t.Errorf("%s: swapped although its hook failed", name)
 		} else if _, ok := errors.AsType[*zabor.HookError](err); !ok {
 			t.Errorf("%s: swap: error %v, want a HookError", name, err)
@@ -705,16 +706,16 @@ func storeHooks(t *testing.T, s zabor.Store) {
 		t.Errorf("replay until %v after the end of the lease, want about 59m", d)
 	}
 	// A row that has moved on takes neither hook nor note with it.
-	stale := row
-	stale.Claim = zabor.Claim{Epoch: 8, ID: [16]byte{9}}
+	before := row
+	before.Claim = zabor.Claim{Epoch: 7}
 	bad := failing["no such table"]
-	if err := s.Swap(t.Context(), zabor.Claim{Epoch: 7}, stale, zabor.Write{Hook: &bad}); !errors.Is(err, zabor.ErrStale) {
+	if err := s.Swap(t.Context(), before, follow(before, zabor.Doubt), zabor.Write{Hook: &bad}); !errors.Is(err, zabor.ErrStale) {
 		t.Errorf("stale swap: error %v, want %v before any hook", err, zabor.ErrStale)
 	}
 	// Without a new time the old one stays.
 	next := row
 	next.State, next.Claim, next.HookDue = zabor.Settled, zabor.Claim{Epoch: 2, ID: [16]byte{9}}, "settled"
-	if err := s.Swap(t.Context(), row.Claim, next, zabor.Write{Hook: &zabor.Hook{SQL: nothing, Rows: -1}}); err != nil {
+	if err := s.Swap(t.Context(), row, next, zabor.Write{Hook: &zabor.Hook{SQL: nothing, Rows: -1}}); err != nil {
 		t.Fatal(err)
 	}
 	after := load(t, s, row.Key)
