@@ -242,9 +242,13 @@ func (f *Fence) fresh(e Effect) (Row, error) {
 		Allowance: e.Attempts,
 		Captures:  1,
 	}
-	if row.State != Captured {
+	switch row.State {
+	case Doubt:
 		row.Basis = ByMissingRow
 		row.Reason = "the message had been delivered before and there was no row: a call may have been made"
+	case Held:
+		row.Basis = ByMissingRow
+		row.Reason = "another worker had the message and there was no row: it may have made the call, and not under this row's key, so that no look-up can prove that it did not"
 	}
 	row.Generation = 1
 	return f.take(row, e)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -351,6 +352,107 @@ func TestAMissingRowIsDoubt(t *testing.T) {
 			if row := w.row(e.Key); row.State != missing || row.Attempts() != 1 || !row.SendUntil.After(row.ReadAt) {
 				t.Errorf("missing row as %s: row %s, attempts %d, may send until %v", missing, row.State, row.Attempts(), row.SendUntil)
 			}
+		}
+	})
+}
+
+// A row that is inserted as held has the shop told: the hook of the capture runs
+// with it, that of the hold is due.
+func TestAMissingRowThatIsHeldTellsTheShop(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *sqlstore.Store) {
+		if _, err := s.DB().ExecContext(t.Context(), "CREATE TABLE told (state VARCHAR(20))"); err != nil {
+			t.Fatal(err)
+		}
+		for _, broken := range []bool{false, true} {
+			w := newWorld(t, s)
+			w.fence.Hook = func(row zabor.Row) (*zabor.Hook, error) {
+				table := "told"
+				if broken && row.State == zabor.Captured {
+					table = "nowhere"
+				}
+				return &zabor.Hook{Name: string(row.State), SQL: fmt.Sprintf("INSERT INTO %s VALUES ('%s')", table, row.State), Rows: 1}, nil
+			}
+			e := effect(fmt.Sprint(broken))
+			e.MissingRow = zabor.Held
+			if _, err := w.fence.Do(t.Context(), e, w.answers(done)); !errors.Is(err, zabor.ErrHookDue) || w.calls != 0 {
+				t.Errorf("error %v calls=%d, want ErrHookDue and 0", err, w.calls)
+			}
+			r := zabor.Resolver{Fence: w.fence}
+			if err := r.Round(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if _, err := w.fence.Do(t.Context(), e, w.answers(done)); !errors.Is(err, zabor.ErrHeld) || w.calls != 0 {
+				t.Errorf("error %v calls=%d, want ErrHeld and 0", err, w.calls)
+			}
+			row := w.row(e.Key)
+			if row.Hooked == broken || !strings.Contains(row.Reason, "another worker had the message") || strings.Contains(row.Reason, "nowhere") != broken {
+				t.Errorf("hooked %t, reason %q", row.Hooked, row.Reason)
+			}
+		}
+		var n int
+		if err := s.DB().QueryRowContext(t.Context(), "SELECT COUNT(*) FROM told").Scan(&n); err != nil || n != 3 {
+			t.Errorf("told %d times, %v; want captured once and held twice", n, err)
+		}
+	})
+}
+
+// An import holds what has no row, and nothing else.
+func TestImport(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *sqlstore.Store) {
+		w := newWorld(t, s)
+		settled := effect("settled")
+		if _, err := w.fence.Do(t.Context(), settled, w.answers(done)); err != nil {
+			t.Fatal(err)
+		}
+		bare := zabor.Effect{Key: effect("bare").Key, Message: "m1"}
+		for _, tt := range []struct {
+			name     string
+			e        zabor.Effect
+			inserted bool
+			state    zabor.State
+		}{
+			{"no row", effect("new"), true, zabor.Held},
+			{"again", effect("new"), false, zabor.Held},
+			{"settled", settled, false, zabor.Settled},
+			{"a request that cannot be made", bare, true, zabor.Held},
+		} {
+			row, inserted, err := w.fence.Import(t.Context(), tt.e, "PHP had it")
+			if err != nil || inserted != tt.inserted || row.State != tt.state {
+				t.Errorf("%s: %s inserted=%t, %v; want %s, %t", tt.name, row.State, inserted, err, tt.state, tt.inserted)
+			}
+		}
+		if len(w.alerts) > 0 {
+			t.Errorf("alerts %v", w.alerts)
+		}
+		for _, order := range []string{"new", "bare"} {
+			if _, err := w.fence.Do(t.Context(), effect(order), w.answers(done)); !errors.Is(err, zabor.ErrHeld) {
+				t.Errorf("order %s: %v, want ErrHeld", order, err)
+			}
+			row := w.row(effect(order).Key)
+			if row.Basis != zabor.ByImport || row.Reason != "PHP had it" || row.Attempts() != 1 || row.ProviderKey == "" || !row.ReplayUntil.IsZero() {
+				t.Errorf("order %s: %+v", order, row)
+			}
+			tick := time.NewTicker(100 * time.Millisecond)
+			defer tick.Stop()
+			for later := time.Now().Add(30 * time.Second); ; <-tick.C { // not before nobody can have sent any more
+				d := zabor.Decision{Key: row.Key, Seen: row.Claim, Action: zabor.Release, By: "ops", Reason: "not there", CheckedProvider: true}
+				_, err := w.fence.Decide(t.Context(), d)
+				if err == nil {
+					break
+				}
+				if !errors.Is(err, zabor.ErrRefused) || time.Now().After(later) {
+					t.Fatal(err)
+				}
+			}
+			if row, err := w.fence.Do(t.Context(), effect(order), w.answers(done)); err != nil || row.State != zabor.Settled {
+				t.Errorf("order %s after its release: %s, %v", order, row.State, err)
+			}
+		}
+		if w.calls != 3 {
+			t.Errorf("calls=%d, want 3", w.calls)
+		}
+		if _, _, err := w.fence.Import(t.Context(), zabor.Effect{}, "x"); err == nil {
+			t.Error("no error without a key")
 		}
 	})
 }

@@ -10,8 +10,15 @@ import (
 // insert commits a fresh row with the hook of its capture. A hook that fails is
 // an answer too: the row is committed as released, with the reason, and nothing
 // is sent.
+//
+// One write has one hook: that of a row which is inserted as held is due.
 func (f *Fence) insert(ctx context.Context, row Row, replayFor time.Duration) (Row, error) {
 	w := Write{Lease: row.Lease, ReplayFor: replayFor}
+	if row.State == Held && f.Hook != nil {
+		if hook, err := f.Hook(row); hook != nil || err != nil {
+			row.HookDue = string(Held)
+		}
+	}
 	hook, err := f.captureHook(row)
 	if err == nil {
 		w.Hook, row.Hooked = hook, hook != nil
@@ -97,10 +104,13 @@ func (f *Fence) captureHook(row Row) (*Hook, error) {
 // unhooked is a row whose capture's hook failed with err.
 func unhooked(row Row, err error) Row {
 	row.Hooked = false
+	reason := fmt.Sprintf("%v; nothing was sent", err)
 	if row.State == Captured {
 		row.State, row.Basis = Released, ByHook
+	} else {
+		reason = row.Reason + "; " + reason
 	}
-	row.Reason = fmt.Sprintf("%v; nothing was sent", err)
+	row.Reason = reason
 	return row
 }
 

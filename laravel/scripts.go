@@ -6,6 +6,10 @@ import "github.com/redis/go-redis/v9"
 // may take turns with them. Each looks first and writes last, so that an error
 // inside one leaves every job where it was. All times are of Redis's own clock,
 // in whole seconds as Laravel's are: starts are rounded down, ends up.
+//
+// A lease of zabor's ends half a second before its second. Nobody who compares
+// whole seconds, as Laravel does, can tell, and whoever looks can tell it from
+// that of a PHP worker.
 var (
 	takeScript = redis.NewScript(`
 -- Moves what is due to the list and reserves the head of the list.
@@ -100,7 +104,7 @@ if not member then
   redis.call('RPUSH', KEYS[5], payload)
   return {'dead', payload, reason, unpack(moved)}
 end
-redis.call('ZADD', KEYS[3], math.ceil(now[1] + now[2] / 1000000 + ARGV[1]), member)
+redis.call('ZADD', KEYS[3], math.ceil(now[1] + now[2] / 1000000 + ARGV[1]) - 0.5, member)
 return {'job', payload, member, unpack(moved)}
 `)
 
@@ -174,8 +178,22 @@ return 1
 -- Returns 1, or 0 if the job was not reserved any more: nothing was done then.
 if redis.call('ZREM', KEYS[1], ARGV[1]) == 0 then return 0 end
 local now = redis.call('TIME')
-redis.call('ZADD', KEYS[1], math.ceil(now[1] + now[2] / 1000000 + ARGV[2]), ARGV[1])
+redis.call('ZADD', KEYS[1], math.ceil(now[1] + now[2] / 1000000 + ARGV[2]) - 0.5, ARGV[1])
 return 1
+`)
+
+	foreignScript = redis.NewScript(`
+-- Looks for jobs that were not reserved by zabor. It reads only.
+-- KEYS[1] :reserved
+-- ARGV[1] how many jobs are looked at, those whose leases end last
+-- ARGV[2] how many are returned at most
+-- Returns members whose lease ends at a whole second.
+local found = {}
+local all = redis.call('ZREVRANGE', KEYS[1], 0, ARGV[1] - 1, 'WITHSCORES')
+for i = 1, #all, 2 do
+  if tonumber(all[i + 1]) % 1 == 0 and #found < tonumber(ARGV[2]) then found[#found + 1] = all[i] end
+end
+return found
 `)
 
 	depthScript = redis.NewScript(`

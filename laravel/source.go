@@ -177,6 +177,9 @@ func (s *Source) unread(ctx context.Context) (*worker.Message, error) {
 }
 
 func unreadable(raw, reason string) *worker.Message {
+	if by := wrapped([]byte(raw)); by != "" {
+		reason = "changed by " + by + " of phpredis: " + reason
+	}
 	return &worker.Message{
 		ID:      digest([]byte(raw)),
 		Raw:     []byte(raw),

@@ -4,6 +4,7 @@ package worker
 
 import (
 	"context"
+	"iter"
 	"time"
 
 	"zabor/step"
@@ -74,6 +75,15 @@ type Source interface {
 
 	// Depth counts what the queue holds.
 	Depth(ctx context.Context) (Depth, error)
+
+	// Look gives every message of the queue and takes none. It has a page of
+	// them in memory at a time, and ends with the first error. What arrives or
+	// moves meanwhile may be missed, or be given twice.
+	Look(ctx context.Context) iter.Seq2[Seen, error]
+
+	// Others lists consumers that are not zabor's, as far as the queue shows
+	// them; a hundred or so at most.
+	Others(ctx context.Context) ([]Other, error)
 }
 
 // Depth is how many messages a queue holds, by where they are.

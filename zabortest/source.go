@@ -69,6 +69,8 @@ func Source(t *testing.T, open func(t *testing.T) SourceUnderTest) {
 		{"unreadable", testUnreadable},
 		{"cancel", testCancel},
 		{"connections killed", testDisconnect},
+		{"look", testLook},
+		{"look at many", testLookAtMany},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -466,5 +468,80 @@ func testDisconnect(t *testing.T, s sourceTest) {
 		t.Errorf("%d of %d messages arrived and the queue is empty: the others are lost", len(done), rounds*each)
 	} else if len(done) < rounds*each {
 		t.Errorf("%d of %d messages arrived, the queue holds %+v", len(done), rounds*each, depth)
+	}
+}
+
+// Looking takes nothing and changes nothing.
+func testLook(t *testing.T, s sourceTest) {
+	s.Push(t, "reserved")
+	held := s.next()
+	s.Push(t, "delayed")
+	s.ok("Later", s.Source.Later(t.Context(), s.next(), time.Hour))
+	s.Push(t, "ready")
+	s.PushRaw(t, s.Unreadable)
+	before, err := s.Source.Depth(t.Context())
+	s.ok("Depth", err)
+
+	for range 2 {
+		want := map[string]worker.Place{"reserved": worker.Reserved, "delayed": worker.Delayed, "ready": worker.Ready, "": worker.Ready}
+		for m, err := range s.Source.Look(t.Context()) {
+			s.ok("Look", err)
+			order := ""
+			if m.Err == nil {
+				order = fmt.Sprint(m.Data["orderId"])
+			} else if !errors.Is(m.Err, worker.ErrUnreadable) || string(m.Raw) != string(s.Unreadable) {
+				t.Errorf("seen with error %v: %q", m.Err, m.Raw)
+			}
+			if place, ok := want[order]; !ok || place != m.Place || m.Receipt != nil {
+				t.Errorf("order %q seen as %s, want %s, once and without a receipt", order, m.Place, place)
+			}
+			delete(want, order)
+			if got, want := m.DeliveredBefore, m.Place == worker.Reserved; got != want {
+				t.Errorf("order %q: DeliveredBefore=%t, want %t", order, got, want)
+			}
+			if m.Place != worker.Ready && time.Until(m.Until) > time.Hour+time.Minute || m.Place == worker.Delayed && time.Until(m.Until) < 50*time.Minute {
+				t.Errorf("order %q: until %s", order, m.Until)
+			}
+		}
+		if len(want) > 0 {
+			t.Errorf("not seen: %v", want)
+		}
+	}
+	after, err := s.Source.Depth(t.Context())
+	s.ok("Depth", err)
+	if after != before {
+		t.Errorf("after the look the queue holds %+v, before %+v", after, before)
+	}
+	others, err := s.Source.Others(t.Context())
+	if err != nil || len(others) > 0 {
+		t.Errorf("Others = %v, %v; there is only zabor", others, err)
+	}
+	s.ok("Ack", s.Source.Ack(t.Context(), held))
+}
+
+// A queue of several pages is seen whole, and a look may end early.
+func testLookAtMany(t *testing.T, s sourceTest) {
+	const n = 250
+	for i := range n {
+		s.Push(t, fmt.Sprint(i))
+	}
+	seen := map[string]bool{}
+	for m, err := range s.Source.Look(t.Context()) {
+		s.ok("Look", err)
+		seen[fmt.Sprint(m.Data["orderId"])] = true
+	}
+	if len(seen) != n {
+		t.Errorf("%d of %d messages seen", len(seen), n)
+	}
+	for range s.Source.Look(t.Context()) {
+		break
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var last error
+	for _, last = range s.Source.Look(ctx) {
+	}
+	if !errors.Is(last, context.Canceled) {
+		t.Errorf("Look ended with %v, want a cancelled context's error", last)
 	}
 }

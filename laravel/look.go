@@ -1,0 +1,110 @@
+package laravel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"math"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"zabor/worker"
+)
+
+// page is how many jobs Look has in memory at a time.
+const page = 100
+
+// Look gives every job of the queue: the list in its order, delayed and then
+// reserved jobs in none, and last the payloads that could not be decoded. See
+// [worker.Source].
+func (s *Source) Look(ctx context.Context) iter.Seq2[worker.Seen, error] {
+	return func(yield func(worker.Seen, error) bool) {
+		_ = s.list(ctx, s.k.ready, worker.Ready, yield) &&
+			s.set(ctx, s.k.delayed, worker.Delayed, yield) &&
+			s.set(ctx, s.k.reserved, worker.Reserved, yield) &&
+			s.list(ctx, s.k.dead, worker.Reserved, yield)
+	}
+}
+
+// list passes the elements of a list to yield; false: yield wants no more.
+func (s *Source) list(ctx context.Context, key string, place worker.Place, yield func(worker.Seen, error) bool) bool {
+	for from := int64(0); ; from += page {
+		payloads, err := s.redis.LRange(ctx, key, from, from+page-1).Result()
+		if err != nil {
+			yield(worker.Seen{}, s.unseen(key, err))
+			return false
+		}
+		for _, raw := range payloads {
+			if !yield(s.seen(raw, place, time.Time{}), nil) {
+				return false
+			}
+		}
+		if len(payloads) < page {
+			return true
+		}
+	}
+}
+
+// set passes the members of a sorted set to yield, as list does. A scan misses
+// none that stays while others come and go.
+func (s *Source) set(ctx context.Context, key string, place worker.Place, yield func(worker.Seen, error) bool) bool {
+	for cursor := uint64(0); ; {
+		members, next, err := s.redis.ZScan(ctx, key, cursor, "", page).Result()
+		if err != nil {
+			yield(worker.Seen{}, s.unseen(key, err))
+			return false
+		}
+		for i := 0; i+1 < len(members); i += 2 {
+			if !yield(s.seen(members[i], place, second(members[i+1])), nil) {
+				return false
+			}
+		}
+		if cursor = next; cursor == 0 {
+			return true
+		}
+	}
+}
+
+func (s *Source) unseen(key string, err error) error {
+	return fmt.Errorf("laravel queue %s: cannot look at %s: %w", s.c.Queue, key, err)
+}
+
+func (s *Source) seen(raw string, place worker.Place, until time.Time) worker.Seen {
+	m := Decode([]byte(raw), s.c.AppKeys)
+	m.DeliveredBefore = m.DeliveredBefore || place == worker.Reserved
+	return worker.Seen{Message: m, Place: place, Until: until}
+}
+
+// second is the time that a score says; zero: it is none.
+func second(score string) time.Time {
+	var f float64
+	if _, err := fmt.Sscan(score, &f); err != nil || math.IsInf(f, 0) || math.IsNaN(f) {
+		return time.Time{}
+	}
+	return time.Unix(int64(math.Ceil(f)), 0)
+}
+
+// Others lists Horizon's supervisors that work the queue, and jobs that a worker
+// of another kind has reserved. A `queue:work` that has no job in hand cannot be
+// seen: Laravel's workers announce themselves nowhere.
+func (s *Source) Others(ctx context.Context) ([]worker.Other, error) {
+	others, err := s.h.supervisors(ctx, s.c.Queue)
+	if err != nil {
+		return nil, fmt.Errorf("laravel queue %s: cannot look for Horizon's supervisors: %w", s.c.Queue, err)
+	}
+	jobs, err := foreignScript.Run(ctx, s.redis, []string{s.k.reserved}, 1000, 20).StringSlice()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return nil, fmt.Errorf("laravel queue %s: cannot look for jobs that others have: %w", s.c.Queue, err)
+	}
+	for _, raw := range jobs {
+		m := Decode([]byte(raw), s.c.AppKeys)
+		others = append(others, worker.Other{
+			Name: "job " + m.ID,
+			What: fmt.Sprintf("a worker that is not zabor's has reserved job %s of class %s", m.ID, m.Class),
+			Stop: fmt.Sprintf("stop `php artisan queue:work` for %s, and take %s out of Horizon's configuration", s.c.Queue, s.c.Queue),
+		})
+	}
+	return others, nil
+}

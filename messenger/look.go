@@ -1,0 +1,181 @@
+package messenger
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"zabor/worker"
+)
+
+// page is how many messages Look has in memory at a time.
+const page = 100
+
+// Look gives every message of the transport: those that no consumer has had, then
+// the delayed ones, in no order, and last those that are pending. Entries that the
+// group has handled and that stay in the stream are not messages any more. See
+// [worker.Source].
+func (s *Source) Look(ctx context.Context) iter.Seq2[worker.Seen, error] {
+	return func(yield func(worker.Seen, error) bool) {
+		groups, err := s.groups(ctx)
+		if err != nil {
+			yield(worker.Seen{}, fmt.Errorf("transport %s: %w", s.name, err))
+			return
+		}
+		last, grouped := "0-0", false
+		for _, g := range groups {
+			if g.Name == s.cfg.Group {
+				last, grouped = g.LastDeliveredID, true
+			}
+		}
+		_ = s.lookAtNew(ctx, last, yield) && s.lookAtDelayed(ctx, yield) && (!grouped || s.lookAtPending(ctx, yield))
+	}
+}
+
+// lookAtNew passes the entries behind last to yield; false: yield wants no more.
+func (s *Source) lookAtNew(ctx context.Context, last string, yield func(worker.Seen, error) bool) bool {
+	for {
+		entries, err := s.client.XRangeN(ctx, s.cfg.Stream, "("+last, "+", page).Result()
+		if err != nil {
+			yield(worker.Seen{}, s.unseen(err))
+			return false
+		}
+		for _, e := range entries {
+			if !yield(worker.Seen{Message: s.lying(e, 0), Place: worker.Ready}, nil) {
+				return false
+			}
+			last = e.ID
+		}
+		if len(entries) < page {
+			return true
+		}
+	}
+}
+
+// lookAtDelayed passes the members of the delayed set to yield, as lookAtNew does.
+func (s *Source) lookAtDelayed(ctx context.Context, yield func(worker.Seen, error) bool) bool {
+	for cursor := uint64(0); ; {
+		members, next, err := s.client.ZScan(ctx, s.queue(), cursor, "", page).Result()
+		if err != nil {
+			yield(worker.Seen{}, s.unseen(err))
+			return false
+		}
+		for i := 0; i+1 < len(members); i += 2 {
+			if !yield(s.delayed(members[i], members[i+1]), nil) {
+				return false
+			}
+		}
+		if cursor = next; cursor == 0 {
+			return true
+		}
+	}
+}
+
+func (s *Source) delayed(member, score string) worker.Seen {
+	m := &worker.Message{Raw: []byte(member)}
+	e, err := readEnvelope(m.Raw)
+	if err != nil {
+		m.Err = unreadable(err.Error())
+	} else {
+		m.Message, m.Err = e.decode()
+		m.ID = e.uniqid
+	}
+	due, _ := strconv.ParseFloat(score, 64)
+	return worker.Seen{Message: m, Place: worker.Delayed, Until: time.UnixMilli(int64(due))}
+}
+
+// lookAtPending passes the group's pending entries to yield, as lookAtNew does. One
+// whose delivery counter is 0 was put back by a worker that had not begun.
+func (s *Source) lookAtPending(ctx context.Context, yield func(worker.Seen, error) bool) bool {
+	for from := "-"; ; {
+		pending, err := s.client.XPendingExt(ctx, &redis.XPendingExtArgs{
+			Stream: s.cfg.Stream, Group: s.cfg.Group, Start: from, End: "+", Count: page,
+		}).Result()
+		if isNoGroup(err) {
+			return true
+		}
+		if err != nil {
+			yield(worker.Seen{}, s.unseen(err))
+			return false
+		}
+		pipe := s.client.Pipeline()
+		for _, p := range pending {
+			pipe.XRange(ctx, s.cfg.Stream, p.ID, p.ID)
+		}
+		replies, err := pipe.Exec(ctx)
+		if err != nil {
+			yield(worker.Seen{}, s.unseen(err))
+			return false
+		}
+		for i, reply := range replies {
+			p := pending[i]
+			from = "(" + p.ID
+			entries := reply.(*redis.XMessageSliceCmd).Val()
+			if len(entries) == 0 {
+				continue // trimmed or deleted: nobody can be given it any more
+			}
+			seen := worker.Seen{
+				Message: s.lying(entries[0], p.RetryCount), Place: worker.Reserved,
+				Holder: p.Consumer, Until: time.Now().Add(s.cfg.RedeliverTimeout - p.Idle),
+			}
+			if p.RetryCount == 0 {
+				seen.Holder = ""
+			}
+			if !yield(seen, nil) {
+				return false
+			}
+		}
+		if len(pending) < page {
+			return true
+		}
+	}
+}
+
+// lying is an entry as a message that nobody was given by it.
+func (s *Source) lying(e redis.XMessage, deliveries int64) *worker.Message {
+	fields := make(map[string]string, len(e.Values))
+	for name, value := range e.Values {
+		fields[name], _ = value.(string)
+	}
+	// To this reader it would be one more delivery.
+	m := s.message(e.ID, fields, "", deliveries+1)
+	m.Receipt = nil
+	return m
+}
+
+func (s *Source) unseen(err error) error {
+	return fmt.Errorf("transport %s: cannot look at its messages: %w", s.name, err)
+}
+
+// alive is how long ago a consumer may have asked for a message and still count
+// as one that lives. Symfony's worker asks once in each --sleep, a second.
+const alive = time.Minute
+
+// Others lists consumers of the group that are not zabor's and have asked for
+// messages within the last minute.
+func (s *Source) Others(ctx context.Context) ([]worker.Other, error) {
+	consumers, err := s.client.XInfoConsumers(ctx, s.cfg.Stream, s.cfg.Group).Result()
+	if err != nil {
+		if isNoGroup(err) || strings.Contains(err.Error(), "no such key") {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("transport %s: consumers of group %s: %w", s.name, s.cfg.Group, err)
+	}
+	var others []worker.Other
+	for _, c := range consumers {
+		if c.Idle >= alive || IsConsumer(c.Name) || len(others) == 100 {
+			continue
+		}
+		others = append(others, worker.Other{
+			Name: c.Name, Named: true,
+			What: fmt.Sprintf("consumer %q of group %s asked for messages of stream %s %s ago", c.Name, s.cfg.Group, s.cfg.Stream, c.Idle.Round(time.Second)),
+			Stop: fmt.Sprintf("stop `messenger:consume %s` everywhere; it counts as gone %s after it has ended", s.name, alive),
+		})
+	}
+	return others, nil
+}

@@ -1,0 +1,37 @@
+package worker
+
+import "time"
+
+// Place is where in its queue a message lies.
+type Place string
+
+// The places.
+const (
+	Ready    Place = "ready"    // the next worker that asks gets it
+	Reserved Place = "reserved" // a worker has it, or had it and never said what became of it
+	Delayed  Place = "delayed"  // it becomes ready at its time
+)
+
+// Seen is a message that was looked at where it lies. Nothing was taken: it has
+// no Receipt, and Raw is what lies there, which is not what it was before a
+// delivery where it is reserved. DeliveredBefore is set for every message that
+// a worker has had, finished or not.
+type Seen struct {
+	*Message
+	Place Place
+	// Holder is the consumer that a reserved message was given to; empty: the
+	// queue does not know.
+	Holder string
+	// Until is when a reserve ends or a delay is over; zero for ready ones.
+	Until time.Time
+}
+
+// Other is a consumer that takes messages from a queue and is not zabor's.
+type Other struct {
+	Name string // stable while it lives
+	What string // who it is and how it shows itself, without a full stop
+	Stop string // what keeps it off the queue
+	// Named: it announces itself as a consumer of the queue, and lives. Else it
+	// is only known by a message that it has taken, and may have died since.
+	Named bool
+}
