@@ -43,6 +43,10 @@ type Error struct {
 	Reason string // why, for people; may be empty
 	Err    error
 
+	// Journaled: the call was a success, which is in the journal on this host's
+	// disk and not in the table yet. Whoever wants the answer may have it.
+	Journaled bool
+
 	// Wait is how long the message had better wait; 0: not known.
 	Wait time.Duration
 }

@@ -8,6 +8,10 @@ import (
 	"time"
 )
 
+// journalPatience is for how long the saving of a success is still tried by whoever
+// made the call, once the journal has it.
+const journalPatience = time.Second
+
 // save commits what came of the call of row's claim. Nothing cancels it. A
 // reference is saved whoever holds the claim by now and even where the row has
 // vanished; any other outcome only while the claim is still the row's last.
@@ -38,6 +42,11 @@ func (f *Fence) saveNext(ctx context.Context, row, next Row, o Outcome) (Row, er
 			var journalErr error
 			if kept, journalErr = f.Journal.keep(row, o); journalErr != nil {
 				err = errors.Join(err, fmt.Errorf("and the journal: %w", journalErr))
+			} else {
+				// It is safe, and whoever waits for it may know.
+				soon, stop := context.WithTimeout(ctx, journalPatience)
+				defer stop()
+				ctx = soon
 			}
 		}
 		select {
@@ -113,7 +122,7 @@ func (f *Fence) unsaved(row Row, o Outcome, err error, kept string) error {
 	case o.Reference != "":
 		f.alert(row, Critical, "unsaved", fmt.Sprintf("the provider did it, reference %s, and the database could not save it: %v", o.Reference, err))
 	}
-	return &Error{Key: row.Key, Row: row, Reason: reason, Err: ErrInDoubt}
+	return &Error{Key: row.Key, Row: row, Reason: reason, Err: ErrInDoubt, Journaled: kept != ""}
 }
 
 // alertSaved tells what a person must know of a saved outcome.

@@ -177,7 +177,7 @@ func TestCallSendsWhatIsFrozen(t *testing.T) {
 }
 
 func TestCallKeepsTheAnswer(t *testing.T) {
-	long := `{"id":"pay_1","status":"paid","amount":1999,"currency":"EUR","pad":"` + strings.Repeat("x", maxKept) + `"}`
+	long := `{"id":"pay_1","status":"paid","amount":1999,"currency":"EUR","pad":"` + strings.Repeat("x", defaultKept) + `"}`
 	for _, tt := range []struct{ name, body, kept string }{{"short", paid, paid}, {"long", long, ""}} {
 		p := newPeer(t, after(says(answerOf(201, tt.body, "Content-Type", "application/json", "Set-Cookie", "s=1", "Request-Id", "req_1"))))
 		got := mustNew(t, testProfile("http://"+p.addr), Options{}).Call(within(t, 10*time.Second), testRow(t))

@@ -157,7 +157,7 @@ func (p *Provider) judge(a answer, row zabor.Row, preparing bool) zabor.Outcome 
 	if o.RetryAfter = retryAfter(a.header, time.Now()); o.RetryAfter > 0 {
 		o.Reason += ", retry after " + o.RetryAfter.String()
 	}
-	o.Answer = kept(a)
+	o.Answer = p.keep.of(a)
 	return o
 }
 
@@ -291,25 +291,6 @@ func (c *compiled) sameMoney(document any, want zabor.Money, demanded bool) erro
 		return fmt.Errorf("its amount is %q and not that of %s %s", text, Major(want), want.Currency)
 	}
 	return nil
-}
-
-// keptHeaders are the header fields of an answer that a repeat may need, or a
-// person who asks the provider. None of them is a secret.
-var keptHeaders = []string{"Content-Type", "Location", "Request-Id", "X-Request-Id"}
-
-// kept is a as it is kept in the row; the body only where it is short enough to
-// be kept whole.
-func kept(a answer) *zabor.Answer {
-	k := &zabor.Answer{Status: a.status}
-	for _, name := range keptHeaders {
-		for _, value := range a.header.Values(name) {
-			k.Header = append(k.Header, zabor.HeaderField{Name: name, Value: value})
-		}
-	}
-	if len(a.body) <= maxKept {
-		k.Body = a.body
-	}
-	return k
 }
 
 // retryAfter is how long the answer asks to be left alone, at least a second and

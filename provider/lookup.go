@@ -1,7 +1,6 @@
 package provider
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,19 +8,22 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"zabor"
 )
 
-// lookupClient makes GET requests, which may share connections and be repeated.
-// Like the calls it asks no environment for a proxy and follows no redirect.
-func lookupClient(d *dialer) *http.Client {
+// newClient makes requests that need no fence, which may share connections. Like
+// the calls it asks no environment for a proxy and follows no redirect; the head
+// of an answer comes within timeout.
+func newClient(d *dialer, timeout time.Duration) *http.Client {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		c, _, err := d.dial(ctx)
 		return c, err
 	}
 	t := newTransport()
 	t.DialContext, t.DialTLSContext = dial, dial
+	t.ResponseHeaderTimeout = timeout
 	return &http.Client{
 		Transport:     t,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -112,14 +114,17 @@ func (p *Provider) absent(row zabor.Row) zabor.Finding {
 // findable is why row's request could not be found if it was executed; nil: it
 // could.
 func (p *Provider) findable(row zabor.Row) error {
-	carries := p.key.Field != "" || bytes.Contains(row.Request, []byte(row.ProviderKey))
-	if p.carried && !carries {
+	r, err := Thaw(row.Request)
+	if err == nil && p.byOrder && !p.byKey && !r.holds(row.Order) {
+		return errors.New("the request did not carry {{order}}")
+	}
+	travels := p.key.Field != "" || p.key.Header != "" && !p.carried
+	if p.byKey && !travels && !r.holds(row.ProviderKey) {
 		return errors.New("the request did not carry {{provider_key}}")
 	}
 	if len(p.paths) == 0 {
 		return nil
 	}
-	r, err := Thaw(row.Request)
 	if err != nil {
 		return err
 	}

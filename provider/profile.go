@@ -192,6 +192,8 @@ type compiled struct {
 	lookup      *Template // Lookup.Path; nil: none
 	getPrepared *Template // nil: none
 	getPending  *Template // nil: none
+	byKey       bool      // lookup filters by {{provider_key}}
+	byOrder     bool      // lookup filters by {{order}}
 	carried     bool
 	paths       []string // empty: all
 	items       pointer
@@ -306,20 +308,28 @@ func parseBase(text string) (*url.URL, error) {
 func compileHeader(headers Headers, key string) (http.Header, error) {
 	h := http.Header{"Accept": {"application/json"}, "User-Agent": {"zabor"}}
 	for name, value := range headers {
-		canonical := http.CanonicalHeaderKey(name)
-		switch {
-		case !isToken(name):
-			return nil, fmt.Errorf("headers: %q is not the name of a header", name)
-		case strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }):
-			return nil, fmt.Errorf("headers: the value of %s has a control character, perhaps a newline at its end", name)
-		case slices.Contains(reservedHeaders, canonical):
-			return nil, fmt.Errorf("headers: %s is set by the program itself; remove it", name)
-		case strings.EqualFold(name, key):
+		if err := checkField(name, value); err != nil {
+			return nil, fmt.Errorf("headers: %w", err)
+		}
+		if strings.EqualFold(name, key) {
 			return nil, fmt.Errorf("headers: %s is also key.header; a fixed idempotency key would make all calls one", name)
 		}
 		h.Set(name, value)
 	}
 	return h, nil
+}
+
+// checkField refuses a header field that would change how a request is sent.
+func checkField(name, value string) error {
+	switch {
+	case !isToken(name):
+		return fmt.Errorf("%q is not the name of a header", name)
+	case strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }):
+		return fmt.Errorf("the value of %s has a control character, perhaps a newline at its end", name)
+	case slices.Contains(reservedHeaders, http.CanonicalHeaderKey(name)):
+		return fmt.Errorf("%s is set by the program itself; remove it", name)
+	}
+	return nil
 }
 
 var reservedHeaders = []string{
@@ -395,6 +405,7 @@ func compileLookup(l *Lookup, c *compiled) (err error) {
 		return fmt.Errorf("lookup.absent_after %s: above zero; how late may a call still be executed, and how late is it seen by the look-up?", l.AbsentAfter)
 	}
 	c.look, c.carried, c.paths = true, l.Carried, l.Paths
+	c.byKey, c.byOrder = names(l.Path, "provider_key"), names(l.Path, "order")
 	if l.Items != "" {
 		if c.items, err = parsePointer(l.Items); err != nil {
 			return fmt.Errorf("lookup.items: %w", err)
@@ -419,4 +430,19 @@ func compileLookup(l *Lookup, c *compiled) (err error) {
 
 func isToken(s string) bool {
 	return s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789!#$%&'*+-.^_`|~") == ""
+}
+
+// names reports whether a template names the row's value.
+func names(template, value string) bool {
+	for rest := template; ; {
+		_, after, found := strings.Cut(rest, "{{")
+		if !found {
+			return false
+		}
+		inside, next, _ := strings.Cut(after, "}}")
+		if slices.Contains(strings.FieldsFunc(inside, func(r rune) bool { return r == ' ' || r == '(' || r == ')' || r == '|' }), value) {
+			return true
+		}
+		rest = next
+	}
 }

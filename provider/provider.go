@@ -26,8 +26,10 @@ type Provider struct {
 	replayFor   time.Duration
 	key         Key
 	storesNo    bool // a refusal is stored under the key
+	keep        Keep
 	dialer      *dialer
 	lookups     *http.Client
+	forwards    *http.Client // what may have an effect: a connection for each
 
 	beforeWrite func() // tests: right before the first byte, after the clock was read; nil: nothing
 }
@@ -36,6 +38,7 @@ type Provider struct {
 type Options struct {
 	Proxy *url.URL    // http://[user:password@]host:port; nil: none. The environment is never asked
 	TLS   *tls.Config // client certificate, own root certificates; nil: the system's
+	Keep  Keep        // how much of an answer is kept
 	// BaseURL takes the place of the profile's, for a pretend provider that
 	// speaks the profile. Empty: the profile's.
 	BaseURL string
@@ -56,8 +59,11 @@ func New(name string, p Profile, o Options) (*Provider, error) {
 	pr := &Provider{
 		compiled: c, name: name, timeout: p.Timeout, key: p.Key, dialer: d, replayFor: p.ReplayFor(),
 		storesNo: p.Key.Life > 0 && (p.Key.Replays == ReplaysAll || p.Key.Replays == ReplaysState),
-		lookups:  lookupClient(d),
+		keep:     o.Keep.orDefault(),
+		lookups:  newClient(d, p.Timeout),
+		forwards: newClient(d, p.Timeout),
 	}
+	pr.forwards.Transport.(*http.Transport).DisableKeepAlives = true
 	if p.Lookup != nil {
 		pr.absentAfter = p.Lookup.AbsentAfter
 	}
@@ -119,6 +125,20 @@ func (p *Provider) Exponents() Exponents { return p.exponents }
 // StoredRefusal is true where the profile says that refusals are stored under
 // the key; whoever sends a row again does so within the key's life.
 func (p *Provider) Call(ctx context.Context, row zabor.Row) zabor.Outcome {
+	o, _ := p.Exchange(ctx, row)
+	return o
+}
+
+// Reply is an answer of the provider's as it was received.
+type Reply struct {
+	Status int
+	Header http.Header
+	Body   []byte
+}
+
+// Exchange is Call for whoever wants the answer itself too; nil: none was read
+// whole.
+func (p *Provider) Exchange(ctx context.Context, row zabor.Row) (zabor.Outcome, *Reply) {
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, p.timeout)
@@ -126,7 +146,7 @@ func (p *Provider) Call(ctx context.Context, row zabor.Row) zabor.Outcome {
 	}
 	request, err := Thaw(row.Request)
 	if err != nil {
-		return zabor.Outcome{Verdict: zabor.Unsent, Reason: "nothing was sent: " + oneLine(err)}
+		return zabor.Outcome{Verdict: zabor.Unsent, Reason: "nothing was sent: " + oneLine(err)}, nil
 	}
 	preparing := row.TwoStep() && row.Prepared == ""
 	key := row.ProviderKey
@@ -134,17 +154,17 @@ func (p *Provider) Call(ctx context.Context, row zabor.Row) zabor.Outcome {
 		key = row.PrepareKey
 	}
 	if request, err = p.fit(request, row, key); err != nil {
-		return zabor.Outcome{Verdict: zabor.Malformed, Reason: "nothing was sent: " + oneLine(err)}
+		return zabor.Outcome{Verdict: zabor.Malformed, Reason: "nothing was sent: " + oneLine(err)}, nil
 	}
 	a, err := p.send(ctx, request, key)
 	var unsent unsentError
 	switch {
 	case errors.As(err, &unsent):
-		return zabor.Outcome{Verdict: zabor.Unsent, Reason: "nothing was sent: " + oneLine(err)}
+		return zabor.Outcome{Verdict: zabor.Unsent, Reason: "nothing was sent: " + oneLine(err)}, nil
 	case err != nil:
-		return zabor.Outcome{Reason: "the request may have been executed, and no whole answer came: " + oneLine(err)}
+		return zabor.Outcome{Reason: "the request may have been executed, and no whole answer came: " + oneLine(err)}, nil
 	}
-	return p.judge(a, row, preparing)
+	return p.judge(a, row, preparing), &Reply{a.status, a.header, a.body}
 }
 
 // fit is r with the key in its body, where the provider takes it there. An error

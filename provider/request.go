@@ -9,6 +9,8 @@ import (
 	"net/url"
 	"strings"
 	"unicode/utf8"
+
+	"zabor"
 )
 
 // Request is one request to a provider without what the provider's profile
@@ -18,17 +20,23 @@ type Request struct {
 	Path        string // escaped, below the profile's base_url; with the query
 	ContentType string // empty: no body
 	Body        []byte
+
+	// Header has further fields of a request that came whole from outside, in
+	// the order in which they are kept. None of them is a secret: the profile's
+	// own take their place.
+	Header []zabor.HeaderField
 }
 
 // frozen is a Request as it is kept in a row. The body is text where it can be,
 // so that a person can read it in the table.
 type frozen struct {
-	Version int    `json:"v"`
-	Method  string `json:"method"`
-	Path    string `json:"path"`
-	Type    string `json:"type,omitempty"`
-	Body    string `json:"body,omitempty"`
-	Binary  string `json:"base64,omitempty"`
+	Version int                 `json:"v"`
+	Method  string              `json:"method"`
+	Path    string              `json:"path"`
+	Type    string              `json:"type,omitempty"`
+	Header  []zabor.HeaderField `json:"header,omitempty"`
+	Body    string              `json:"body,omitempty"`
+	Binary  string              `json:"base64,omitempty"`
 }
 
 const frozenVersion = 1
@@ -39,7 +47,7 @@ func Freeze(r Request) ([]byte, error) {
 	if err := r.validate(); err != nil {
 		return nil, err
 	}
-	f := frozen{Version: frozenVersion, Method: r.Method, Path: r.Path, Type: r.ContentType}
+	f := frozen{Version: frozenVersion, Method: r.Method, Path: r.Path, Type: r.ContentType, Header: r.Header}
 	if utf8.Valid(r.Body) {
 		f.Body = string(r.Body)
 	} else {
@@ -66,7 +74,7 @@ func Thaw(data []byte) (Request, error) {
 	if f.Version != frozenVersion {
 		return Request{}, fmt.Errorf("the kept request is of version %d, and this program knows %d", f.Version, frozenVersion)
 	}
-	r := Request{Method: f.Method, Path: f.Path, ContentType: f.Type, Body: []byte(f.Body)}
+	r := Request{Method: f.Method, Path: f.Path, ContentType: f.Type, Header: f.Header, Body: []byte(f.Body)}
 	if f.Binary != "" {
 		body, err := base64.StdEncoding.DecodeString(f.Binary)
 		if err != nil {
@@ -86,12 +94,17 @@ func (r Request) validate() error {
 	if len(r.Body) > 0 && r.ContentType == "" {
 		return errors.New("a body without a content type")
 	}
-	return checkPath(r.Path)
+	for _, field := range r.Header {
+		if err := checkField(field.Name, field.Value); err != nil {
+			return err
+		}
+	}
+	return CheckPath(r.Path)
 }
 
-// checkPath refuses a path that another program could read as a different one:
-// one that is not escaped, or that has a segment of dots.
-func checkPath(path string) error {
+// CheckPath refuses a path, with its query, that another program could read as a
+// different one: one that is not escaped, or that has a segment of dots.
+func CheckPath(path string) error {
 	if !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "//") {
 		return fmt.Errorf("path %q: it begins with exactly one slash", path)
 	}
@@ -113,4 +126,18 @@ func checkPath(path string) error {
 
 func unsafeInPath(r rune) bool {
 	return r <= ' ' || r >= 0x7f || strings.ContainsRune(`#\"<>^{|}`+"`", r)
+}
+
+// holds reports whether text is somewhere in r, however it is escaped there.
+func (r Request) holds(text string) bool {
+	inJSON, err := json.Marshal(text)
+	if text == "" || err != nil {
+		return false
+	}
+	for _, form := range []string{text, url.QueryEscape(text), url.PathEscape(text), string(inJSON[1 : len(inJSON)-1])} {
+		if strings.Contains(r.Path, form) || bytes.Contains(r.Body, []byte(form)) {
+			return true
+		}
+	}
+	return false
 }

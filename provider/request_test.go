@@ -11,9 +11,9 @@ func TestFreeze(t *testing.T) {
 		r    Request
 		want string
 	}{
-		{Request{"POST", "/a?b=c", "application/json", []byte(`{"a":"<&>"}`)}, `{"v":1,"method":"POST","path":"/a?b=c","type":"application/json","body":"{\"a\":\"<&>\"}"}`},
-		{Request{"POST", "/a", "", nil}, `{"v":1,"method":"POST","path":"/a"}`},
-		{Request{"POST", "/a", "x/y", []byte("\x00\xff")}, `{"v":1,"method":"POST","path":"/a","type":"x/y","base64":"AP8="}`},
+		{Request{Method: "POST", Path: "/a?b=c", ContentType: "application/json", Body: []byte(`{"a":"<&>"}`)}, `{"v":1,"method":"POST","path":"/a?b=c","type":"application/json","body":"{\"a\":\"<&>\"}"}`},
+		{Request{Method: "POST", Path: "/a"}, `{"v":1,"method":"POST","path":"/a"}`},
+		{Request{Method: "POST", Path: "/a", ContentType: "x/y", Body: []byte("\x00\xff")}, `{"v":1,"method":"POST","path":"/a","type":"x/y","base64":"AP8="}`},
 	} {
 		got, err := Freeze(tt.r)
 		if err != nil || string(got) != tt.want {
@@ -28,10 +28,10 @@ func TestFreeze(t *testing.T) {
 		r    Request
 		want string
 	}{
-		{Request{"", "/a", "", nil}, "method"}, {Request{"CONNECT", "/a", "", nil}, "method"}, {Request{"POST", "a", "", nil}, "one slash"},
-		{Request{"POST", "//host/a", "", nil}, "one slash"}, {Request{"POST", "/a/../b", "", nil}, "dots"}, {Request{"POST", "/%2E%2e", "", nil}, "dots"},
-		{Request{"POST", "/a b", "", nil}, "percent-encoded"}, {Request{"POST", "/a\r\nX: y", "", nil}, "percent-encoded"}, {Request{"POST", "/a%zz", "", nil}, "invalid URL escape"},
-		{Request{"POST", "/a#b", "", nil}, "percent-encoded"}, {Request{"POST", "/a", "", []byte("x")}, "content type"},
+		{Request{Path: "/a"}, "method"}, {Request{Method: "CONNECT", Path: "/a"}, "method"}, {Request{Method: "POST", Path: "a"}, "one slash"},
+		{Request{Method: "POST", Path: "//host/a"}, "one slash"}, {Request{Method: "POST", Path: "/a/../b"}, "dots"}, {Request{Method: "POST", Path: "/%2E%2e"}, "dots"},
+		{Request{Method: "POST", Path: "/a b"}, "percent-encoded"}, {Request{Method: "POST", Path: "/a\r\nX: y"}, "percent-encoded"}, {Request{Method: "POST", Path: "/a%zz"}, "invalid URL escape"},
+		{Request{Method: "POST", Path: "/a#b"}, "percent-encoded"}, {Request{Method: "POST", Path: "/a", Body: []byte("x")}, "content type"},
 	} {
 		if got, err := Freeze(tt.r); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%+v: %s, %v, want %s", tt.r, got, err, tt.want)

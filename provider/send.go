@@ -19,7 +19,6 @@ import (
 const (
 	maxAnswer       = 1 << 20  // bytes of the body that are read; a longer one proves nothing
 	maxAnswerHeader = 64 << 10 // bytes of the header
-	maxKept         = 64 << 10 // bytes of the body that are kept in the row
 	maxReference    = 1024     // bytes; what a fence table holds
 )
 
@@ -153,6 +152,9 @@ func (p *Provider) newRequest(ctx context.Context, r Request) (*http.Request, er
 		// Not one of the types from which net/http would make a GetBody.
 		req.Body = io.NopCloser(bytes.NewReader(r.Body))
 		req.ContentLength = int64(len(r.Body))
+	}
+	for _, field := range r.Header {
+		req.Header.Add(field.Name, field.Value)
 	}
 	if r.ContentType != "" {
 		req.Header.Set("Content-Type", r.ContentType)

@@ -166,7 +166,7 @@ func (t *Template) Render(v Vars) (Request, error) {
 	}
 	switch {
 	case len(t.form) > 0:
-		r.ContentType = "application/x-www-form-urlencoded"
+		r.ContentType = formType
 		r.Body, err = t.renderForm(&v)
 	case t.json != nil:
 		r.ContentType = "application/json"

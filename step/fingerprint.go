@@ -9,6 +9,7 @@ import (
 	"hash"
 	"maps"
 	"math/big"
+	"mime"
 	"net/url"
 	"slices"
 	"strconv"
@@ -131,23 +132,45 @@ func (s *Step) requestParts(e zabor.Effect, vars provider.Vars, row map[string]a
 		if err != nil {
 			return nil, refuse("step %s: prepare: %w", s.spec.Name, err)
 		}
-		s.addRequest("prepare.", r, add)
+		addRequest("prepare.", r, s.volatile, add)
 		vars.Prepared = preparedPlaceholder
 	}
 	r, err := s.request.Render(vars)
 	if err != nil {
 		return nil, refuse("step %s: request: %w", s.spec.Name, err)
 	}
-	s.addRequest("", r, add)
+	addRequest("", r, s.volatile, add)
 	for _, column := range slices.Sorted(maps.Keys(row)) {
 		add("load."+column, row[column])
 	}
 	return parts, nil
 }
 
-// addRequest adds the parts of r. They are taken from what is sent, not from
-// what it was made of.
-func (s *Step) addRequest(prefix string, r provider.Request, add func(name string, v any)) {
+// Print is the fingerprint of a request that comes whole from outside, and the
+// fields that it is made of, as in [zabor.Effect]: where it goes and all that is
+// sent. Volatile are what may differ in two requests that are the same: top-level
+// fields of a body or a query, and header fields, by their names.
+func Print(providerName, account string, r provider.Request, volatile []string) (fingerprint, named string) {
+	var parts []part
+	add := func(name string, v any) { parts = append(parts, part{name, canonical(v)}) }
+	may := map[string]bool{}
+	for _, name := range volatile {
+		may[name] = true
+	}
+	add("provider", providerName)
+	add("account", account)
+	addRequest("", r, may, add)
+	for _, field := range r.Header {
+		if !may[field.Name] {
+			add("header."+field.Name, field.Value)
+		}
+	}
+	return sum("zabor proxied 1", parts), fields(parts)
+}
+
+// addRequest adds the parts of r but those that are volatile. They are taken from
+// what is sent, not from what it was made of.
+func addRequest(prefix string, r provider.Request, volatile map[string]bool, add func(name string, v any)) {
 	path, query, _ := strings.Cut(r.Path, "?")
 	add(prefix+"method", r.Method)
 	add(prefix+"path", path)
@@ -159,7 +182,7 @@ func (s *Step) addRequest(prefix string, r provider.Request, add func(name strin
 			return
 		}
 		for _, name := range slices.Sorted(maps.Keys(form)) {
-			if !s.volatile[name] {
+			if !volatile[name] {
 				add(prefix+where+"."+name, fmt.Sprintf("%q", form[name]))
 			}
 		}
@@ -167,17 +190,25 @@ func (s *Step) addRequest(prefix string, r provider.Request, add func(name strin
 	addForm("query", query)
 	var document map[string]json.RawMessage
 	switch {
-	case r.ContentType == "application/x-www-form-urlencoded":
+	case mediaType(r.ContentType) == "application/x-www-form-urlencoded":
 		addForm("body", string(r.Body))
 	case json.Unmarshal(r.Body, &document) == nil:
 		for _, name := range slices.Sorted(maps.Keys(document)) {
-			if !s.volatile[name] {
+			if !volatile[name] {
 				add(prefix+"body."+name, string(document[name]))
 			}
 		}
 	default:
 		add(prefix+"body", string(r.Body))
 	}
+}
+
+func mediaType(contentType string) string {
+	kind, _, err := mime.ParseMediaType(contentType)
+	if err != nil {
+		return contentType
+	}
+	return kind
 }
 
 // fields is a JSON object of the parts' names and digests that are so short that

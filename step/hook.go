@@ -89,6 +89,10 @@ func (s *Step) Hook(row zabor.Row) (*zabor.Hook, error) {
 	return made, nil
 }
 
+// Binds lists the properties of the message and columns of Load that hooks bind.
+// Where there is none, hooks run for a row that no message made.
+func (s *Step) Binds() []string { return slices.Clone(s.bound) }
+
 // NoHook is the error of a row whose hook for its state is not configured; nil
 // where none is due.
 func NoHook(row zabor.Row) error {

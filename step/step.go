@@ -238,6 +238,12 @@ func checkCurrency(spec Spec, used map[string]bool) error {
 // Name is the step's name in keys, without a part.
 func (s *Step) Name() string { return s.spec.Name }
 
+// HasPart reports whether the step in a key always has a part.
+func (s *Step) HasPart() bool { return s.spec.Part != "" }
+
+// HasScope reports whether a key always has a scope of the step's own.
+func (s *Step) HasScope() bool { return s.spec.Scope != "" }
+
 // Timeout is the longest that a call of the step may take.
 func (s *Step) Timeout() time.Duration {
 	longest := time.Duration(0)

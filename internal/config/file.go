@@ -188,8 +188,23 @@ type KeepApart struct {
 
 // Proxy is the outbound proxy.
 type Proxy struct {
-	Listen  string `yaml:"listen" need:"true" doc:"host:port"`
-	Observe bool   `yaml:"observe" doc:"Let everything pass and only count: no fence."`
+	Listen   string              `yaml:"listen" need:"true" doc:"host:port. Beyond loopback token or tls.client_ca is needed."`
+	Observe  bool                `yaml:"observe" doc:"Let everything pass and only count: no fence."`
+	Token    Secret              `yaml:"token" doc:"Callers send it as the bearer token, as the password of Basic, or in Zabor-Token; at least 16 bytes."`
+	TLS      *ProxyTLS           `yaml:"tls" doc:"Callers speak TLS."`
+	Allow    []string            `yaml:"allow" doc:"METHOD /provider/path of all that may be asked for; * is one segment, ** at the end the rest. Without it: every path of every provider."`
+	Unfenced []string            `yaml:"unfenced" doc:"METHOD /provider/path of what may be sent without order and step, and so more than once; written as in allow."`
+	Volatile map[string][]string `yaml:"volatile" doc:"By provider: top-level fields of a body or query and headers that may differ in two requests that are the same."`
+	MaxBody  int                 `yaml:"max_body" default:"65536" min:"1" max:"1048576" doc:"Bytes of the longest body that is taken."`
+	KeepBody int                 `yaml:"keep_body" default:"65536" min:"0" max:"1048576" doc:"Bytes of the longest body of an answer that is kept to be given again; of a longer one there is only the reference."`
+	Redact   []string            `yaml:"redact" doc:"Properties whose values are not kept, wherever they stand in an answer."`
+}
+
+// ProxyTLS is how callers of the proxy speak TLS.
+type ProxyTLS struct {
+	Cert     string `yaml:"cert" need:"true" doc:"File with the certificate and its chain, in PEM."`
+	Key      string `yaml:"key" need:"true" doc:"File with its key, in PEM."`
+	ClientCA string `yaml:"client_ca" doc:"File with the authorities, in PEM, one of which must have signed a caller's certificate."`
 }
 
 // Dashboard is the dashboard.

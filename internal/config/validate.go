@@ -274,6 +274,7 @@ func (v *validator) validateDoors() {
 	}
 	if v.Proxy != nil {
 		listen(path{"proxy", "listen"}, v.Proxy.Listen)
+		v.validateProxy(path{"proxy"}, v.Proxy)
 	}
 	if v.Dashboard != nil {
 		listen(path{"dashboard", "listen"}, v.Dashboard.Listen)
@@ -281,4 +282,36 @@ func (v *validator) validateDoors() {
 	if v.Metrics != nil {
 		listen(path{"metrics", "listen"}, v.Metrics.Listen)
 	}
+}
+
+// minToken is the shortest token of the proxy's callers, in bytes.
+const minToken = 16
+
+// fencesPath is the proxy's own path, which no provider can have.
+const fencesPath = "fences"
+
+func (v *validator) validateProxy(p path, x *Proxy) {
+	authenticated := x.Token != "" || x.TLS != nil && x.TLS.ClientCA != ""
+	if host, _, err := net.SplitHostPort(x.Listen); err == nil && !authenticated && !loopback(host) {
+		v.wrong(p.child("listen"), "whoever reaches this address could make charges", "write token: (or tls: with client_ca:), or listen on 127.0.0.1")
+	}
+	if x.Token != "" && len(x.Token) < minToken {
+		v.wrong(p.child("token"), fmt.Sprintf("the token has %d bytes: it could be guessed", len(x.Token)), fmt.Sprintf("write at least %d, such as what openssl rand -hex 32 prints", minToken))
+	}
+	if strings.ContainsFunc(string(x.Token), func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
+		v.wrong(p.child("token"), "the token has a blank or a sign that no header takes", "is there a newline at its end?")
+	}
+	for _, name := range slices.Sorted(maps.Keys(x.Volatile)) {
+		if v.Providers[name] == nil {
+			v.wrong(p.child("volatile").child(name), fmt.Sprintf("there is no provider %q", name), "write one of "+strings.Join(slices.Sorted(maps.Keys(v.Providers)), ", "))
+		}
+	}
+	if v.Providers[fencesPath] != nil {
+		v.wrong(path{"providers", fencesPath}, "/fences is the proxy's own path", "give the provider another name")
+	}
+}
+
+// loopback reports whether only this host reaches a listener on host.
+func loopback(host string) bool {
+	return host == "localhost" || net.ParseIP(host).IsLoopback()
 }

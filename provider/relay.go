@@ -1,0 +1,231 @@
+package provider
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"zabor"
+)
+
+// What a door needs that takes whole requests from outside instead of making
+// them.
+
+// Forward sends a request that has no fence, and gives the answer as it comes;
+// the caller closes its body. header is sent with the profile's own fields in
+// place of the caller's. A GET or HEAD may share a connection; anything else has
+// one of its own, so that net/http does not send it again by itself. No redirect
+// is followed. Not sent: the error of a body that cannot be read to its length.
+func (p *Provider) Forward(ctx context.Context, method, path string, header http.Header, body io.Reader, length int64) (*http.Response, error) {
+	if err := CheckPath(path); err != nil {
+		return nil, err
+	}
+	for name, values := range header {
+		for _, value := range values {
+			if err := checkField(name, value); err != nil {
+				return nil, err
+			}
+		}
+	}
+	req, err := http.NewRequestWithContext(ctx, method, p.base.String()+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Header = header.Clone()
+	for name, values := range p.header {
+		req.Header[name] = values
+	}
+	client := p.lookups
+	if method != http.MethodGet && method != http.MethodHead {
+		client = p.forwards
+		req.ContentLength = length
+		if length > 0 {
+			req.Body = io.NopCloser(body) // not one of the types that net/http can rewind
+		}
+	}
+	return client.Do(req)
+}
+
+// MaxReply is how long the body of an answer may be, in bytes, to be judged.
+const MaxReply = maxAnswer
+
+// Judge is what a whole answer to row's call proves, as [Provider.Call] says.
+func (p *Provider) Judge(r Reply, row zabor.Row) zabor.Outcome {
+	return p.judge(answer{r.Status, r.Header, r.Body}, row, false)
+}
+
+// ErrNoObject says that what a row made cannot be got from the provider: its
+// profile has no such request, or the provider does not know it there.
+var ErrNoObject = errors.New("the provider has no request for it")
+
+// Object gets what row made by its reference. It is [ErrNoObject] where that can
+// never be had; any other error may pass.
+func (p *Provider) Object(ctx context.Context, row zabor.Row) (*Reply, error) {
+	if p.getPending == nil || row.Reference == "" {
+		return nil, ErrNoObject
+	}
+	r, err := p.getPending.Render(Vars{
+		Order: row.Order, Step: row.Step, Scope: row.Scope, ProviderKey: row.ProviderKey, Reference: row.Reference, Money: row.Amount,
+	})
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.timeout)
+	defer cancel()
+	req, err := p.newRequest(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := p.lookups.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	a, err := readAnswer(resp)
+	switch {
+	case err != nil:
+		return nil, err
+	case a.status == http.StatusNotFound:
+		return nil, ErrNoObject
+	case a.status/100 != 2:
+		return nil, fmt.Errorf("the provider answered %d %s", a.status, http.StatusText(a.status))
+	}
+	return &Reply{a.status, a.header, a.body}, nil
+}
+
+// KeyHeader is the header in which the provider takes an idempotency key; empty:
+// in none.
+func (p *Provider) KeyHeader() string { return p.key.Header }
+
+// Sets reports whether the profile itself sets the header field of that name, such
+// as one with credentials.
+func (p *Provider) Sets(name string) bool {
+	_, ok := p.header[http.CanonicalHeaderKey(name)]
+	return ok
+}
+
+// TakeKey is r without the idempotency key that its maker has put into its body,
+// and that key; [Provider.Call] puts the row's own there. The key is empty where
+// the profile knows none in a body, or there is none.
+func (p *Provider) TakeKey(r Request) (Request, string, error) {
+	if p.key.Field == "" {
+		return r, "", nil
+	}
+	body, key, err := withoutField(r.Body, p.key.Field)
+	if err != nil {
+		return r, "", fmt.Errorf("the provider takes its idempotency key as %s in a JSON object: %w", p.key.Field, err)
+	}
+	r.Body = body
+	return r, key, nil
+}
+
+// withoutField is a JSON object without its property of the given name, and what
+// that was. Of the other properties no byte is changed.
+func withoutField(body []byte, name string) (rest []byte, value string, err error) {
+	if _, err := decodeJSON(body); err != nil {
+		return nil, "", err
+	}
+	d := json.NewDecoder(bytes.NewReader(body))
+	if token, err := d.Token(); err != nil || token != json.Delim('{') {
+		return nil, "", errors.New("the body is no JSON object")
+	}
+	rest = []byte("{")
+	for d.More() {
+		before := d.InputOffset()
+		token, err := d.Token()
+		if err != nil {
+			return nil, "", err
+		}
+		var raw json.RawMessage
+		if err := d.Decode(&raw); err != nil {
+			return nil, "", err
+		}
+		if token == name {
+			if err := json.Unmarshal(raw, &value); err != nil {
+				return nil, "", fmt.Errorf("%s is no text", name)
+			}
+			continue
+		}
+		if len(rest) > 1 {
+			rest = append(rest, ',')
+		}
+		rest = append(rest, bytes.TrimLeft(body[before:d.InputOffset()], ", \t\r\n")...)
+	}
+	return append(rest, '}'), value, nil
+}
+
+// Money is the amount that r itself names where the provider's answers have
+// theirs, in JSON or in a form; zero where it does not name both amount and
+// currency there, or not so that they can be read exactly.
+func (p *Provider) Money(r Request) zabor.Money {
+	document := r.document()
+	if p.currency == nil || document == nil {
+		return zabor.Money{}
+	}
+	code := strings.ToUpper(p.currency.scalarIn(document))
+	if _, ok := Digits(code); !ok {
+		return zabor.Money{}
+	}
+	var m zabor.Money
+	var err error
+	switch {
+	case p.minor != nil:
+		m.Currency = code
+		m.Minor, err = p.exponents.parse(p.minor.scalarIn(document), code)
+	case p.major != nil:
+		m, err = ParseMajor(p.major.scalarIn(document), code)
+	}
+	if err != nil {
+		return zabor.Money{}
+	}
+	return m
+}
+
+// document is r's body as a JSON document; nil: it is none. Of a form, a[b] is
+// property b of a.
+func (r Request) document() any {
+	kind, _, err := mime.ParseMediaType(r.ContentType)
+	if err != nil {
+		return nil
+	}
+	if kind != formType {
+		document, err := decodeJSON(r.Body)
+		if err != nil {
+			return nil
+		}
+		return document
+	}
+	form, err := url.ParseQuery(string(r.Body))
+	if err != nil {
+		return nil
+	}
+	document := map[string]any{}
+	for name, values := range form {
+		at := document
+		path := strings.Split(strings.NewReplacer("[", "\x00", "]", "").Replace(name), "\x00")
+		for _, part := range path[:len(path)-1] {
+			inner, ok := at[part].(map[string]any)
+			if !ok {
+				inner = map[string]any{}
+				at[part] = inner
+			}
+			at = inner
+		}
+		last := path[len(path)-1]
+		if _, twice := at[last]; twice || len(values) > 1 {
+			at[last] = nil // not one value
+			continue
+		}
+		at[last] = values[0]
+	}
+	return document
+}
+
+// formType is the media type of a form.
+const formType = "application/x-www-form-urlencoded"
