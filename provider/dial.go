@@ -56,7 +56,7 @@ func (d *dialer) dial(ctx context.Context) (conn net.Conn, tcp *net.TCPConn, err
 	if d.proxy != nil {
 		first = hostPort(d.proxy)
 	}
-	var nd net.Dialer
+	nd := net.Dialer{KeepAlive: -1} // its life is one call, which has a deadline
 	c, err := nd.DialContext(ctx, "tcp", first)
 	if err != nil {
 		return nil, nil, err

@@ -86,28 +86,6 @@ func TestCallSendsOnceWhereDefaultClientSendsTwice(t *testing.T) {
 	}
 }
 
-// The connection that a call gets is the only one, also where the transport
-// would like another.
-func TestSingleUse(t *testing.T) {
-	p := newPeer(t, after(says(answerOf(200, paid))))
-	c, err := net.Dial("tcp", p.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tr := singleUse(&wire{Conn: c, tcp: c.(*net.TCPConn), ctx: t.Context()})
-	for i, wantErr := range []bool{false, true} {
-		req, _ := http.NewRequest("GET", "http://"+p.addr, nil)
-		resp, err := tr.RoundTrip(req)
-		if (err != nil) != wantErr {
-			t.Errorf("request %d: %v", i, err)
-		}
-		if err == nil {
-			io.Copy(io.Discard, resp.Body)
-			resp.Body.Close()
-		}
-	}
-}
-
 // A server that offers HTTP/2, and a configuration that asks for it.
 func TestCallNeverHTTP2(t *testing.T) {
 	server, client := certificate(t, "h2", "http/1.1")

@@ -1,13 +1,14 @@
 package provider
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net"
+	"math"
 	"net/http"
 	"strings"
 	"time"
@@ -37,11 +38,10 @@ func (e unsentError) Unwrap() error { return e.error }
 // send sends r once, over a connection of its own, and reads the whole answer.
 // An unsentError: nothing was sent. Any other error: that is not known.
 //
-// net/http can send a request more than once: on a reused connection that dies,
-// when it carries an Idempotency-Key; over HTTP/2; after a redirect. So the
-// transport here gets exactly one connection, which is dialed before, may not
-// ask for another, and has a body that cannot be rewound; a transport alone
-// follows no redirect.
+// A transport of net/http can send a request more than once: on a reused
+// connection that dies, when it carries an Idempotency-Key; over HTTP/2; after a
+// redirect. So there is none here: the request is written to one connection, and
+// one answer is read from it.
 func (p *Provider) send(ctx context.Context, r Request, key string) (answer, error) {
 	req, err := p.keyed(ctx, r, key)
 	if err != nil {
@@ -52,35 +52,40 @@ func (p *Provider) send(ctx context.Context, r Request, key string) (answer, err
 		return answer{}, unsentError{fmt.Errorf("no connection: %w", err)}
 	}
 	w := &wire{Conn: conn, tcp: tcp, ctx: ctx, beforeWrite: p.beforeWrite}
-	resp, err := singleUse(w).RoundTrip(req)
-	if err != nil {
-		if w.seal() {
-			err = unsentError{err}
-		}
-		w.end(false)
-		return answer{}, err
+	stop := context.AfterFunc(ctx, w.interrupt)
+	defer stop()
+	a, err := exchange(w, req)
+	if err != nil && ctx.Err() != nil {
+		err = fmt.Errorf("%w (%w)", context.Cause(ctx), err)
 	}
-	a, err := readAnswer(resp)
+	if err != nil && w.seal() {
+		err = unsentError{err}
+	}
 	w.end(err == nil)
 	return a, err
 }
 
-// singleUse is a transport for one request over w.
-func singleUse(w *wire) *http.Transport {
-	taken := make(chan net.Conn, 1)
-	taken <- w
-	dial := func(context.Context, string, string) (net.Conn, error) {
-		select {
-		case c := <-taken:
-			return c, nil
-		default:
-			return nil, errors.New("a second connection was asked for")
+// exchange writes req to w and reads the whole answer, which may come before the
+// request was taken whole. After an error nothing is written any more.
+func exchange(w *wire, req *http.Request) (a answer, err error) {
+	req.Close = true
+	sent := make(chan error, 1)
+	go func() {
+		err := req.Write(w)
+		if err != nil {
+			w.cut()
 		}
+		sent <- err
+	}()
+	resp, err := readHead(w, req)
+	if err == nil {
+		a, err = readAnswer(resp)
 	}
-	t := newTransport()
-	t.DisableKeepAlives = true
-	t.DialContext, t.DialTLSContext = dial, dial
-	return t
+	if err != nil {
+		w.interrupt()
+		err = errors.Join(<-sent, err)
+	}
+	return a, err
 }
 
 // newTransport speaks HTTP/1 only, asks no environment for a proxy, and leaves
@@ -149,7 +154,6 @@ func (p *Provider) newRequest(ctx context.Context, r Request) (*http.Request, er
 		return nil, err
 	}
 	if len(r.Body) > 0 {
-		// Not one of the types from which net/http would make a GetBody.
 		req.Body = io.NopCloser(bytes.NewReader(r.Body))
 		req.ContentLength = int64(len(r.Body))
 	}
@@ -163,6 +167,21 @@ func (p *Provider) newRequest(ctx context.Context, r Request) (*http.Request, er
 		req.Header[name] = values
 	}
 	return req, nil
+}
+
+// readHead reads the answer to req up to its body, after any interim ones.
+func readHead(from io.Reader, req *http.Request) (*http.Response, error) {
+	head := &io.LimitedReader{R: from, N: maxAnswerHeader}
+	in := bufio.NewReader(head)
+	resp, err := http.ReadResponse(in, req)
+	for err == nil && resp.StatusCode < 200 && resp.StatusCode != http.StatusSwitchingProtocols {
+		resp, err = http.ReadResponse(in, req)
+	}
+	if err != nil && head.N <= 0 {
+		return nil, fmt.Errorf("the answer's header is longer than %d bytes", maxAnswerHeader)
+	}
+	head.N = math.MaxInt64
+	return resp, err
 }
 
 // readAnswer reads resp to its end. A body shorter than its Content-Length, or

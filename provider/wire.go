@@ -26,6 +26,7 @@ type wire struct {
 	mu     sync.Mutex
 	begun  bool // a Write was let through
 	sealed bool // no Write is let through any more
+	ended  bool // interrupt was called
 	out    int  // bytes that left, or that a running Write may be sending
 }
 
@@ -78,10 +79,26 @@ func (w *wire) seal() (unsent bool) {
 	return w.out == 0
 }
 
-// Close is the transport's, which calls it after an answer as well as after a
-// failure: reading and writing end. How the connection ends is end's business.
-func (w *wire) Close() error {
-	return w.Conn.SetDeadline(time.Unix(1, 0))
+// interrupt ends whatever reads or writes, now and from now on.
+func (w *wire) interrupt() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ended = true
+	w.SetDeadline(time.Unix(1, 0))
+}
+
+// cut says that the request cannot be written to its end. Whoever has taken a part
+// of it may have answered and closed: such an answer is on its way already.
+func (w *wire) cut() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.ended:
+	case w.out == 0:
+		w.SetReadDeadline(time.Unix(1, 0))
+	default:
+		w.SetReadDeadline(time.Now().Add(time.Second))
+	}
 }
 
 // end closes the connection. Unless the answer was read whole, what the kernel
