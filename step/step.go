@@ -510,9 +510,12 @@ func (s *Step) money(data map[string]any) (zabor.Money, error) {
 	return m, nil
 }
 
-// providerName renders the provider's name as a form, so that the rules of
-// every other template hold for it.
+// providerName renders the provider's name, where it is a template, as a form, so
+// that the rules of every other template hold for it.
 func (s *Step) providerName(vars provider.Vars) (string, error) {
+	if !strings.Contains(s.spec.Provider, "{{") {
+		return s.spec.Provider, nil
+	}
 	r, err := s.provider.Render(vars)
 	if err != nil {
 		return "", refuse("step %s: %s", s.spec.Name, strings.TrimPrefix(err.Error(), "form."))
