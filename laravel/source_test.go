@@ -152,6 +152,21 @@ func TestSource(t *testing.T) {
 			Other:      "other",
 			Forwarded:  func(t *testing.T) []string { return q.list(t, "laravel_database_queues:other") },
 			Disconnect: func(t *testing.T) { disconnect(t, q) },
+			Mortal: func(t *testing.T, dial zabortest.Dial) worker.Source {
+				c := redis.NewClient(&redis.Options{Addr: q.addr.Addr, DB: q.addr.DB, MaxRetries: -1, Dialer: dial})
+				t.Cleanup(func() { c.Close() })
+				s, err := NewSource(c, q.c)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return s
+			},
+			Retry: func(ctx context.Context, s worker.Source) error {
+				for j, err := range s.(*Source).Failed(ctx) {
+					return errors.Join(err, s.(*Source).Retry(ctx, j.UUID))
+				}
+				return errors.New("nothing has failed")
+			},
 		}
 	})
 }

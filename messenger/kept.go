@@ -193,7 +193,7 @@ func keptEntry(e redis.XMessage) Kept {
 		k.Body, k.Headers = string(raw), "[]"
 		return k
 	}
-	k.Body, k.Headers = read.body, string(read.headersJSON)
+	k.Body, k.Headers, k.Origin = read.body, string(read.headersJSON), read.header(originHeader)
 	return k
 }
 
@@ -332,7 +332,7 @@ func (s *Source) Retry(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	if f, ok := s.failed.(*Stream); ok && f.Client == s.client && (!s.cfg.Cluster || hashed(f.Config.Stream) == hashed(s.cfg.Stream)) {
+	if f := s.besideFailed(); f != nil {
 		value, err := s.value(m.Parked)
 		if err != nil {
 			return fmt.Errorf("not put back: %w", err)
@@ -346,6 +346,16 @@ func (s *Source) Retry(ctx context.Context, id string) error {
 		}
 		return s.Push(ctx, value)
 	})
+}
+
+// besideFailed is the failure transport where it is a stream that one script may
+// touch together with the transport's own; else nil.
+func (s *Source) besideFailed() *Stream {
+	f, ok := s.failed.(*Stream)
+	if !ok || f.Client != s.client || s.cfg.Cluster && hashed(f.Config.Stream) != hashed(s.cfg.Stream) {
+		return nil
+	}
+	return f
 }
 
 // Forget removes the message of that id, or is ErrNotKept.
@@ -368,10 +378,11 @@ func (s *Source) value(p Parked) ([]byte, error) {
 	if !utf8.ValidString(p.Body) {
 		return nil, unreadable("its body is not UTF-8, and the JSON of a stream entry cannot hold it")
 	}
-	if !json.Valid([]byte(p.Headers)) {
-		return nil, unreadable("its headers are not JSON")
+	headers, err := readHeaders([]byte(p.Headers))
+	if err != nil {
+		return nil, unreadable("its headers: " + err.Error())
 	}
-	e := envelope{bodyJSON: quote(p.Body), headersJSON: []byte(p.Headers)}
+	e := envelope{bodyJSON: quote(p.Body), headersJSON: writeHeaders(withoutOrigin(headers))}
 	return s.cfg.Serializer.wrap(e.json()), nil
 }
 

@@ -94,6 +94,7 @@ type delivery struct {
 	consumer   string
 	deliveries int64
 	envelope   *envelope // nil: the entry cannot be read
+	parking    bool      // Park was tried: it may be in the failure transport
 	fields     []any     // of the entry, names and values; not zabor's own
 }
 
@@ -416,8 +417,10 @@ func (s *Source) Renew(ctx context.Context, m *worker.Message) error {
 }
 
 // Park adds m to the failure transport, with the stamps that Symfony adds there
-// and reason as the error, and then acks it as Symfony rejects. A message that
-// cannot be read is refused: Symfony's failed:show would delete it.
+// and reason as the error, and then acks it as Symfony rejects: in one script where
+// the failure transport is a stream of the same connection and slot. Elsewhere a
+// death in between leaves m in both, and the next Park of m adds no second copy. A
+// message that cannot be read is refused: Symfony's failed:show would delete it.
 func (s *Source) Park(ctx context.Context, m *worker.Message, reason string) error {
 	d, err := s.deliveryOf(m)
 	if err != nil {
@@ -437,7 +440,17 @@ func (s *Source) Park(ctx context.Context, m *worker.Message, reason string) err
 	if err != nil {
 		return fmt.Errorf("transport %s, message %s: not parked: %w", s.name, d.id, err)
 	}
-	if err := s.failed.Put(ctx, Parked{Body: e.body, Headers: string(e.headersJSON)}); err != nil {
+	parked := Parked{Body: e.body, Headers: string(e.headersJSON), Origin: s.cfg.Stream + " " + d.first}
+	if f := s.besideFailed(); f != nil {
+		value, err := f.entry(ctx, parked)
+		if err != nil {
+			return fmt.Errorf("transport %s, message %s: not parked: %w", s.name, d.id, err)
+		}
+		return s.answer(ctx, d, true, forward, []string{s.cfg.Stream, f.Config.Stream}, s.cfg.DeleteAfterReject, "message", value)
+	}
+	again := d.parking || d.deliveries > 1
+	d.parking = true
+	if err := s.failed.Put(ctx, parked, again); err != nil {
 		return fmt.Errorf("transport %s, message %s: not parked: %w", s.name, d.id, err)
 	}
 	return s.ack(ctx, m, s.cfg.DeleteAfterReject)

@@ -1,6 +1,7 @@
 package messenger
 
 import (
+	"context"
 	"database/sql"
 	"fmt"
 	"slices"
@@ -10,16 +11,18 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"zabor/worker"
 	"zabor/zabortest"
 )
 
 func TestSource(t *testing.T) {
-	for name, serializer := range map[string]string{"php": "1", "json": "4"} {
-		t.Run(name, func(t *testing.T) {
+	for _, tt := range []struct{ name, serializer string }{{"php", "1"}, {"json", "4"}} {
+		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			zabortest.Source(t, func(t *testing.T) zabortest.SourceUnderTest {
 				table, db := failedTable(t)
-				tr := open(t, dsn(t, "redeliver_timeout=1&claim_interval=50&serializer="+serializer), func(o *Options) { o.Failed = table })
+				address := dsn(t, "redeliver_timeout=1&claim_interval=50&serializer="+tt.serializer)
+				tr := open(t, address, func(o *Options) { o.Failed = table })
 				return zabortest.SourceUnderTest{
 					Source:  tr,
 					Reserve: time.Second,
@@ -34,10 +37,67 @@ func TestSource(t *testing.T) {
 					Other:       "other",
 					Forwarded:   func(t *testing.T) []string { return values(t, tr.client, "other") },
 					Disconnect:  func(t *testing.T) { disconnect(t, tr.cfg) },
+					Mortal: func(t *testing.T, dial zabortest.Dial) worker.Source {
+						return mortal(t, tr, dial, func(redis.UniversalClient) Failed { return table })
+					},
+					Retry: retryFirst,
 				}
 			})
 		})
 	}
+}
+
+// mortal is another source of tr's transport, whose connections are made by dial.
+func mortal(t *testing.T, tr *transport, dial zabortest.Dial, failed func(redis.UniversalClient) Failed) worker.Source {
+	t.Helper()
+	options := tr.cfg.Options()
+	options.Dialer = dial
+	client := redis.NewUniversalClient(options)
+	t.Cleanup(func() { client.Close() })
+	s, err := NewSource(client, Options{Name: tr.name, Config: tr.cfg, Host: "web2", Failed: failed(client)})
+	ok(t, err)
+	return s
+}
+
+// retryFirst retries the newest message of s's failure transport.
+func retryFirst(ctx context.Context, s worker.Source) error {
+	for m, err := range s.(*Source).Failed(ctx) {
+		if err != nil {
+			return err
+		}
+		return s.(*Source).Retry(ctx, m.ID)
+	}
+	return ErrNotKept
+}
+
+// With a stream as failure transport, parking and retrying are one script each: a
+// death at any command leaves one copy.
+func TestSourceWithAFailedStream(t *testing.T) {
+	t.Parallel()
+	zabortest.Source(t, func(t *testing.T) zabortest.SourceUnderTest {
+		tr := open(t, dsn(t, "redeliver_timeout=1&claim_interval=50"))
+		c := tr.cfg
+		c.Stream = "failed"
+		tr.failed = &Stream{Client: tr.redis, Config: c}
+		return zabortest.SourceUnderTest{
+			Source: tr, Reserve: time.Second, OneScript: true,
+			Push:       func(t *testing.T, orderID string) { tr.add(t, entry(phpBody(orderID))) },
+			PushRaw:    func(t *testing.T, raw []byte) { tr.add(t, string(raw)) },
+			Unreadable: []byte("s:5:\"hello\xff\";"),
+			Failed:     func(t *testing.T) int { return int(tr.redis.XLen(t.Context(), "failed").Val()) },
+			BreakFailed: func(t *testing.T) func() {
+				ok(t, tr.redis.Set(t.Context(), "failed", "no stream", 0).Err())
+				return func() { ok(t, tr.redis.Del(t.Context(), "failed").Err()) }
+			},
+			Other:      "other",
+			Forwarded:  func(t *testing.T) []string { return values(t, tr.client, "other") },
+			Disconnect: func(t *testing.T) { disconnect(t, tr.cfg) },
+			Mortal: func(t *testing.T, dial zabortest.Dial) worker.Source {
+				return mortal(t, tr, dial, func(client redis.UniversalClient) Failed { return &Stream{Client: client, Config: c} })
+			},
+			Retry: retryFirst,
+		}
+	})
 }
 
 // values are the field message of a stream's entries.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"sync"
 	"testing"
@@ -44,7 +45,18 @@ type SourceUnderTest struct {
 
 	// Disconnect kills the source's connections at the server.
 	Disconnect func(t *testing.T)
+
+	// Mortal opens another source on the same queue whose connections are made
+	// by dial; nil: there is none.
+	Mortal func(t *testing.T, dial Dial) worker.Source
+	// OneScript: parking and retrying are one script each.
+	OneScript bool
+	// Retry puts the only message of the failure transport back on the queue.
+	Retry func(ctx context.Context, s worker.Source) error
 }
+
+// Dial makes a connection to a server.
+type Dial = func(ctx context.Context, network, address string) (net.Conn, error)
 
 // patience is how long the suite waits for what must come.
 const patience = 30 * time.Second
@@ -71,9 +83,14 @@ func Source(t *testing.T, open func(t *testing.T) SourceUnderTest) {
 		{"connections killed", testDisconnect},
 		{"look", testLook},
 		{"look at many", testLookAtMany},
+		{"death at each command", nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
+			if tt.test == nil {
+				testDeath(t, open)
+				return
+			}
 			tt.test(t, sourceTest{t: t, SourceUnderTest: open(t)})
 		})
 	}
