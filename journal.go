@@ -17,6 +17,11 @@ import (
 // in it is saved by [Fence.ReplayJournal]. Several processes may share one.
 type Journal struct {
 	dir string
+
+	// Seal encrypts what a file will hold, and Open decrypts it; both nil: it is
+	// kept as it is. They are set before first use.
+	Seal func(plain []byte) []byte
+	Open func(sealed []byte) ([]byte, error)
 }
 
 // OpenJournal makes the folder where it is missing, and sees that it can be
@@ -48,10 +53,13 @@ const journalSuffix = ".success.json"
 // keep writes o beside the row that it belongs to, and returns once the disk
 // has it.
 func (j *Journal) keep(row Row, o Outcome) (path string, err error) {
-	row.Request = nil
+	row = row.withoutRequest()
 	content, err := json.Marshal(entry{Row: row, Outcome: o})
 	if err != nil {
 		return "", err
+	}
+	if j.Seal != nil {
+		content = j.Seal(content)
 	}
 	path = filepath.Join(j.dir, randomName()+journalSuffix)
 	return path, j.write(path, content)
@@ -116,6 +124,11 @@ func (f *Fence) ReplayJournal(ctx context.Context) (saved int, err error) {
 		}
 		if err != nil {
 			return saved, fmt.Errorf("journal: %w", err)
+		}
+		if f.Journal.Open != nil {
+			if content, err = f.Journal.Open(content); err != nil {
+				return saved, fmt.Errorf("journal: %s: %w", path, err)
+			}
 		}
 		var e entry
 		if err := json.Unmarshal(content, &e); err != nil || e.Outcome.Reference == "" {

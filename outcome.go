@@ -102,7 +102,7 @@ func after(row Row, o Outcome, earlier bool) Row {
 // closed is next without the frozen request, if nothing is left to find out.
 func closed(next Row) Row {
 	if next.State.Closed() {
-		next.Request = nil
+		return next.withoutRequest()
 	}
 	return next
 }

@@ -91,6 +91,10 @@ func expired(row Row) Row {
 func (f *Fence) recapture(row Row, e Effect) (Row, Write, error) {
 	next := fixDeadlines(row, e)
 	w := Write{Lease: next.Lease}
+	if row.sealedRequest() && row.Attempts() > 0 {
+		// It may be on its way, and what is made anew may be other bytes.
+		return row, w, &Error{Key: row.Key, Row: row, Err: ErrReleased, Reason: "the request that was kept cannot be read, and no other may go under its key: " + row.Sealed.Why + "; nothing was sent"}
+	}
 	if row.Request == nil { // the first capture of a generation
 		w.ReplayFor = e.ReplayFor
 	}

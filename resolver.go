@@ -308,6 +308,9 @@ func (r *Resolver) expire(ctx context.Context, row Row) error {
 	case !r.control[[2]string{row.Provider, row.Account}]:
 		why = ": the look-up has found no row that is known to be settled, so its silence proves nothing"
 	}
+	if row.sealedRequest() {
+		why += "; nothing was sent again, because the request that was kept cannot be read: " + row.Sealed.Why
+	}
 	next := follow(row, Held, ByExpiry)
 	next.Reason = fmt.Sprintf("%s for %s%s", what, limit, why)
 	if row.Reason != "" {

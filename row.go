@@ -114,6 +114,7 @@ type Row struct {
 	Reference      string // the provider's id of what it did; write-once
 	OtherReference string // a second, different one: money may have moved twice
 	Answer         *Answer
+	AnswerEnded    int    // status of an answer that was kept and was erased when its time was over; 0: none
 	Reason         string // for people: why the row is in its state
 	HookDue        string // name of a hook that failed and must still run; empty: none
 	HookData       []byte // what hooks bind from the message; nil once none can run any more
@@ -139,6 +140,34 @@ type Row struct {
 	StateSince  time.Time
 	ReadAt      time.Time // the database's clock when this row was read; zero: it was written, not read
 	Parked      string    // id of the message that was last parked for this row
+
+	// Sealed is what the store could not decrypt; nil: nothing.
+	Sealed *Sealed
+}
+
+// Sealed is what of a row cannot be decrypted here, as it stands in the table.
+// The row's own fields of these names are nil then, so that nothing takes it for
+// what it hides; a store writes it back unchanged where they still are.
+type Sealed struct {
+	Why      string // for people: which key is missing
+	Request  []byte
+	HookData []byte
+	Answer   []byte
+	Status   int // of Answer
+}
+
+// sealedRequest reports whether there is a frozen request that cannot be read.
+func (r Row) sealedRequest() bool { return r.Sealed != nil && r.Sealed.Request != nil }
+
+// withoutRequest is r without its frozen request, readable or not.
+func (r Row) withoutRequest() Row {
+	r.Request = nil
+	if r.sealedRequest() {
+		rest := *r.Sealed
+		rest.Request = nil
+		r.Sealed = &rest
+	}
+	return r
 }
 
 // Attempts is how many calls may have done something.

@@ -71,6 +71,11 @@ func hooked(next Row) Row {
 	next.HookDue = ""
 	if next.State.Closed() {
 		next.HookData = nil
+		if next.Sealed != nil {
+			rest := *next.Sealed
+			rest.HookData = nil
+			next.Sealed = &rest
+		}
 	}
 	return next
 }

@@ -114,11 +114,14 @@ func (p *Provider) absent(row zabor.Row) zabor.Finding {
 // findable is why row's request could not be found if it was executed; nil: it
 // could.
 func (p *Provider) findable(row zabor.Row) error {
+	travels := p.key.Field != "" || p.key.Header != "" && !p.carried
+	if row.Request == nil && (p.byOrder && !p.byKey || p.byKey && !travels || len(p.paths) > 0) {
+		return errors.New("the request was not kept, so that nobody knows whether it could be found")
+	}
 	r, err := Thaw(row.Request)
 	if err == nil && p.byOrder && !p.byKey && !r.holds(row.Order) {
 		return errors.New("the request did not carry {{order}}")
 	}
-	travels := p.key.Field != "" || p.key.Header != "" && !p.carried
 	if p.byKey && !travels && !r.holds(row.ProviderKey) {
 		return errors.New("the request did not carry {{provider_key}}")
 	}

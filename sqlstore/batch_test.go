@@ -211,7 +211,7 @@ func TestBatchWithADuplicateAndAStalledOne(t *testing.T) {
 // lock inserts row in tx, which is not committed.
 func lock(t *testing.T, s *Store, tx *sql.Tx, row zabor.Row) {
 	t.Helper()
-	outcome, err := outcomeArgs(row)
+	outcome, err := s.outcomeArgs(row)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -52,6 +52,9 @@ func (s *Store) Check(ctx context.Context) error {
 	if err := s.checkVersion(ctx, &found); err != nil {
 		return s.uncheckable(err)
 	}
+	if err := s.checkKeys(ctx, &found); err != nil {
+		return s.uncheckable(err)
+	}
 	var unusable *Problem
 	if _, err := s.Secret(ctx); errors.As(err, &unusable) {
 		found = append(found, unusable)

@@ -132,7 +132,7 @@ func (s *Store) Insert(ctx context.Context, row zabor.Row, w zabor.Write) (zabor
 	if err := validate(row); err != nil {
 		return zabor.Row{}, fmt.Errorf("insert %s: %w; nothing was written", row.Key, err)
 	}
-	outcome, err := outcomeArgs(row)
+	outcome, err := s.outcomeArgs(row)
 	if err != nil {
 		return zabor.Row{}, fmt.Errorf("insert %s: %w; nothing was written", row.Key, err)
 	}
@@ -192,7 +192,7 @@ func (s *Store) Swap(ctx context.Context, prev, next zabor.Row, w zabor.Write) e
 	if next.Claim.Epoch != prev.Claim.Epoch+1 {
 		return fmt.Errorf("write %s: epoch %d cannot follow %d; nothing was written", next.Key, next.Claim.Epoch, prev.Claim.Epoch)
 	}
-	outcome, err := outcomeArgs(next)
+	outcome, err := s.outcomeArgs(next)
 	if err != nil {
 		return fmt.Errorf("write %s: %w; nothing was written", next.Key, err)
 	}
@@ -324,7 +324,7 @@ func (s *Store) lockedRow(ctx context.Context, k zabor.Key) (zabor.Row, error) {
 		return zabor.Row{}, err
 	}
 	defer tx.Rollback()
-	row, err := scanRow(tx.StmtContext(ctx, st).QueryRowContext(ctx, keyArgs(k)...))
+	row, err := s.scanRow(tx.StmtContext(ctx, st).QueryRowContext(ctx, keyArgs(k)...))
 	if errors.Is(err, sql.ErrNoRows) {
 		return zabor.Row{}, zabor.ErrNoRow
 	}
@@ -340,7 +340,7 @@ func (s *Store) rows(ctx context.Context, query string, args ...any) ([]zabor.Ro
 	err := s.repeat(ctx, func(ctx context.Context) error {
 		found = nil
 		return s.query(ctx, func(rows *sql.Rows) error {
-			row, err := scanRow(rows)
+			row, err := s.scanRow(rows)
 			found = append(found, row)
 			return err
 		}, query, args...)

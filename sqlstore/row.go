@@ -2,7 +2,6 @@ package sqlstore
 
 import (
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -59,28 +58,30 @@ func asksTheSame(a, b zabor.Row) bool {
 }
 
 // outcomeArgs binds outcomeColumns.
-func outcomeArgs(r zabor.Row) ([]any, error) {
-	var status, header, body any
-	if a := r.Answer; a != nil {
-		fields := a.Header
-		if fields == nil {
-			fields = []zabor.HeaderField{}
+func (s *Store) outcomeArgs(r zabor.Row) ([]any, error) {
+	request := s.keys.Seal(r.Request, place(r.Key, "request"))
+	hookData := s.keys.Seal(r.HookData, place(r.Key, "hook_data"))
+	status, header, body, err := s.answerArgs(r)
+	if err != nil {
+		return nil, err
+	}
+	if sealed := r.Sealed; sealed != nil { // what could not be read stays as it is
+		if request == nil {
+			request = sealed.Request
 		}
-		text, err := json.Marshal(fields)
-		if err != nil {
-			return nil, err
+		if hookData == nil {
+			hookData = sealed.HookData
 		}
-		status, header, body = int64(a.Status), string(text), notNil(a.Body)
 	}
 	hooked := int64(0)
 	if r.Hooked {
 		hooked = 1
 	}
 	return []any{
-		string(r.State), string(r.Basis), r.Claim.Epoch, r.Claim.ID[:], orNull(r.Request),
+		string(r.State), string(r.Basis), r.Claim.Epoch, r.Claim.ID[:], orNull(request),
 		[]byte(r.Prepared), []byte(r.Reference), []byte(r.OtherReference),
 		status, header, body, clean(r.Reason, maxReason), r.HookDue, []byte(r.Parked),
-		int64(r.Captures), int64(r.Free), int64(r.Allowance), orNull(r.HookData), hooked, int64(r.Replays),
+		int64(r.Captures), int64(r.Free), int64(r.Allowance), orNull(hookData), hooked, int64(r.Replays),
 	}, nil
 }
 
@@ -94,15 +95,15 @@ func orNull(b []byte) any {
 }
 
 // scanRow reads what selectRow selects.
-func scanRow(rows interface{ Scan(...any) error }) (zabor.Row, error) {
+func (s *Store) scanRow(rows interface{ Scan(...any) error }) (zabor.Row, error) {
 	var (
 		r                              zabor.Row
 		scope, order, step             []byte
 		attempt, provider, account     []byte
 		message, fingerprint           []byte
 		prepared, reference, other     []byte
-		parked, body                   []byte
-		request, hookData              sql.Null[[]byte]
+		parked                         []byte
+		request, hookData, body        sql.Null[[]byte]
 		fields                         []byte
 		hooked                         int64
 		replayUntil                    int64
@@ -130,19 +131,27 @@ func scanRow(rows interface{ Scan(...any) error }) (zabor.Row, error) {
 	r.Prepared, r.Reference, r.OtherReference = string(prepared), string(reference), string(other)
 	r.Parked = string(parked)
 	if request.Valid {
-		r.Request = notNil(request.V)
+		var err error
+		if r.Request, err = s.keys.Open(notNil(request.V), place(r.Key, "request")); err != nil {
+			stillSealed(&r, err)
+			r.Request, r.Sealed.Request = nil, r.Request
+		}
 	}
 	r.Fields, r.Hooked, r.ReplayUntil = string(fields), hooked != 0, moment(replayUntil)
 	if hookData.Valid {
-		r.HookData = notNil(hookData.V)
+		var err error
+		if r.HookData, err = s.keys.Open(notNil(hookData.V), place(r.Key, "hook_data")); err != nil {
+			stillSealed(&r, err)
+			r.HookData, r.Sealed.HookData = nil, r.HookData
+		}
 	}
 	if status.Valid {
-		r.Answer = &zabor.Answer{Status: int(status.Int64), Body: body}
-		if err := json.Unmarshal([]byte(header.String), &r.Answer.Header); err != nil {
-			return zabor.Row{}, fmt.Errorf("%s: the answer's headers in the table are not JSON: %w", r.Key, err)
+		var whole []byte // nil: it has ended
+		if body.Valid {
+			whole = notNil(body.V)
 		}
-		if len(r.Answer.Header) == 0 {
-			r.Answer.Header = nil
+		if err := s.readAnswer(&r, int(status.Int64), header.String, whole); err != nil {
+			return zabor.Row{}, err
 		}
 	}
 	r.Lease, r.AbsentAfter, r.HoldAfter, r.PendingFor = duration(lease), duration(absent), duration(hold), duration(pending)

@@ -19,6 +19,7 @@ import (
 	"github.com/pressly/goose/v3"
 
 	"zabor"
+	"zabor/seal"
 )
 
 var _ zabor.Store = (*Store)(nil)
@@ -51,6 +52,7 @@ type Store struct {
 	text     statements
 	lockWait time.Duration
 	file     string // SQLite's; empty otherwise
+	keys     *seal.Keys
 
 	prepared sync.Map // SQL text to *sql.Stmt
 

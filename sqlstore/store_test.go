@@ -54,4 +54,8 @@ func TestStore(t *testing.T) {
 			zabortest.Store(t, func(t *testing.T) zabor.Store { return migrated(t, d.address(t)) })
 		})
 	}
+	sqlite := databases[0]
+	t.Run(sqlite.name+", encrypted", func(t *testing.T) {
+		zabortest.Store(t, func(t *testing.T) zabor.Store { return encrypted(t, sqlite.address(t), theKey) })
+	})
 }

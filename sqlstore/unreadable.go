@@ -25,6 +25,8 @@ type KeptUnreadable struct {
 	Unreadable
 	ID string // 64 hexadecimal digits
 	At time.Time
+	// Sealed is why Bytes cannot be decrypted, and are nil; empty: they are there.
+	Sealed string
 }
 
 // ErrNoUnreadable says that there is no such entry.
@@ -37,7 +39,7 @@ func (s *Store) SaveUnreadable(ctx context.Context, u Unreadable) error {
 		return fmt.Errorf("save an unreadable message: queue name too long: %d bytes, at most 255", len(u.Queue))
 	}
 	query := s.dialect.sql("INSERT INTO zabor_unreadable (id, queue, bytes, reason, at) VALUES (?, ?, ?, ?, {now})")
-	err := s.write(ctx, query, u.id(), []byte(u.Queue), notNil(u.Bytes), clean(u.Reason, maxReason))
+	err := s.write(ctx, query, u.id(), []byte(u.Queue), s.sealedBytes(u), clean(u.Reason, maxReason))
 	if err != nil {
 		return fmt.Errorf("save an unreadable message of queue %s: %w", u.Queue, err)
 	}
@@ -91,6 +93,9 @@ func (s *Store) LoadUnreadable(ctx context.Context, queue, id string) (KeptUnrea
 	case len(found) > 1:
 		return KeptUnreadable{}, fmt.Errorf("unreadable message %s of queue %s: several start so; write more digits", id, queue)
 	}
+	if found[0].Sealed != "" {
+		return KeptUnreadable{}, fmt.Errorf("unreadable message %s of queue %s: %s", id, queue, found[0].Sealed)
+	}
 	return found[0], nil
 }
 
@@ -125,10 +130,16 @@ func (s *Store) unreadable(ctx context.Context, where string, args ...any) ([]Ke
 			var u KeptUnreadable
 			var id, queue []byte
 			var at int64
-			err := rows.Scan(&id, &queue, &u.Bytes, &u.Reason, &at)
+			if err := rows.Scan(&id, &queue, &u.Bytes, &u.Reason, &at); err != nil {
+				return err
+			}
 			u.ID, u.Queue, u.At = hex.EncodeToString(id), string(queue), moment(at)
+			var err error
+			if u.Bytes, err = s.keys.Open(u.Bytes, unreadablePlace(u.Queue, id)); err != nil {
+				u.Bytes, u.Sealed = nil, err.Error()
+			}
 			found = append(found, u)
-			return err
+			return nil
 		}, query, args...)
 	})
 	return found, err

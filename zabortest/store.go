@@ -34,6 +34,7 @@ func Store(t *testing.T, open func(t *testing.T) zabor.Store) {
 		{"keys are bytes", storeKeys},
 		{"all fields", storeFields},
 		{"nothing and empty", storeEmpty},
+		{"an answer that has ended", storeEndedAnswer},
 		{"an unknown state", storeUnknownState},
 		{"times", storeTimes},
 		{"too long", storeTooLong},
@@ -373,6 +374,7 @@ func storeFields(t *testing.T, s zabor.Store) {
 	for i := range v.NumField() {
 		switch name := v.Type().Field(i).Name; name {
 		case "CapturedAt", "SendUntil", "StateSince", "ReadAt", "ReplayUntil": // the database's
+		case "AnswerEnded", "Sealed": // in place of what is here
 		default:
 			if v.Field(i).IsZero() {
 				t.Fatalf("%s is not tested", name)
@@ -396,6 +398,19 @@ func storeFields(t *testing.T, s zabor.Store) {
 	again.Claim = zabor.Claim{Epoch: other.Claim.Epoch + 1, ID: newID()}
 	swap(t, s, other, again)
 	wantRow(t, load(t, s, row.Key), again)
+}
+
+// An answer that has ended leaves its status, in a row that is written on.
+func storeEndedAnswer(t *testing.T, s zabor.Store) {
+	row := newRow("1001")
+	row.State, row.AnswerEnded = zabor.Settled, 201
+	mustInsert(t, s, row)
+	wantRow(t, load(t, s, row.Key), row)
+	next := row
+	next.Claim = zabor.Claim{Epoch: row.Claim.Epoch + 1, ID: newID()}
+	next.Answer, next.AnswerEnded = &zabor.Answer{Status: 200, Body: []byte("again")}, 0
+	swap(t, s, row, next)
+	wantRow(t, load(t, s, row.Key), next)
 }
 
 func storeEmpty(t *testing.T, s zabor.Store) {
