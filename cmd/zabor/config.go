@@ -45,12 +45,18 @@ func (c *configCheck) Run(p *program) error {
 		return err
 	}
 	p.closeSender(sender)
-	unbuilt := file.Unbuilt()
+	warnings, unbuilt := file.Warnings(), file.Unbuilt()
 	if c.JSON {
 		if unbuilt == nil {
 			unbuilt = []config.Finding{}
 		}
-		return json.NewEncoder(p.stdout).Encode(map[string]any{"file": file.Path, "valid": true, "not_acted_on": unbuilt})
+		if warnings == nil {
+			warnings = []config.Finding{}
+		}
+		return json.NewEncoder(p.stdout).Encode(map[string]any{"file": file.Path, "valid": true, "not_acted_on": unbuilt, "warnings": warnings})
+	}
+	for _, f := range warnings {
+		fmt.Fprintf(p.stdout, "%s (a warning)\n", f)
 	}
 	for _, f := range unbuilt {
 		fmt.Fprintln(p.stdout, f)

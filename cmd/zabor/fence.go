@@ -173,6 +173,8 @@ func (c *fenceShow) Run(p *program) error {
 	line("may have sent until", timeText(row.SendUntil))
 	line("in this state since", timeText(row.StateSince))
 	line("parked message", row.Parked)
+	line("request", requestText(row))
+	line("answer", answerText(row))
 	for _, n := range notes {
 		line("note", strings.TrimSpace(fmt.Sprintf("%s %s %s: %s", timeText(n.At), n.By, n.Kind, n.Text)))
 	}
@@ -183,6 +185,32 @@ func (c *fenceShow) Run(p *program) error {
 		fmt.Fprintf(p.stderr, "zabor: hint: %s\n", hint)
 	}
 	return nil
+}
+
+// requestText says what is kept of row's request.
+func requestText(row zabor.Row) string {
+	switch {
+	case row.Sealed != nil && row.Sealed.Request != nil:
+		return "kept, and cannot be read: " + row.Sealed.Why
+	case row.Request != nil:
+		return "kept while the row is open"
+	case row.State.Closed() || row.Captures == 0:
+		return ""
+	}
+	return "not kept, since it holds what may not be (a card number): it is never sent again, only looked up"
+}
+
+// answerText says what is kept of the provider's answer to row.
+func answerText(row zabor.Row) string {
+	switch {
+	case row.Sealed != nil && row.Sealed.Answer != nil:
+		return fmt.Sprintf("%d, kept, and cannot be read: %s", row.Sealed.Status, row.Sealed.Why)
+	case row.Answer != nil:
+		return fmt.Sprintf("%d, %d bytes", row.Answer.Status, len(row.Answer.Body))
+	case row.AnswerEnded != 0:
+		return fmt.Sprintf("%d, erased when its time (keep_answers) was over; the reference stays", row.AnswerEnded)
+	}
+	return ""
 }
 
 // nextStep says what a person may do about row.
@@ -209,6 +237,7 @@ type rowJSON struct {
 	Attempts    int     `json:"attempts"`
 	Generation  int     `json:"generation"`
 	Amount      *int64  `json:"amount"` // minor units; null: not known
+	Answer      string  `json:"answer,omitempty"` // ended: it was kept, and keep_answers is over
 	Currency    string  `json:"currency"`
 	CapturedAt  *string `json:"captured_at"`
 	SettledAt   *string `json:"settled_at"`
@@ -225,6 +254,9 @@ func fenceJSON(r zabor.Row) rowJSON {
 	}
 	if r.Amount.Currency != "" {
 		j.Amount = &r.Amount.Minor
+	}
+	if r.AnswerEnded != 0 {
+		j.Answer = "ended"
 	}
 	return j
 }

@@ -56,6 +56,7 @@ func (p *program) openFence() (*config.Config, *sqlstore.Store, error) {
 	if err != nil {
 		return nil, nil, usage(fmt.Errorf("%s: fence: %w", c.Path, err), "")
 	}
+	store.Encrypt(c.Keys())
 	return c, store, nil
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"zabor"
 	"zabor/internal/config"
+	"zabor/seal"
 	"zabor/sqlstore"
 	"zabor/worker"
 )
@@ -72,6 +73,7 @@ func (c *workerCommand) Run(p *program) error {
 	defer cancel()
 	var wg sync.WaitGroup
 	wg.Go(func() { p.replay(ctx, w.Fence) })
+	wg.Go(func() { p.endAnswers(ctx, store, file.KeepAnswers) })
 	wg.Go(func() {
 		resolver.Run(ctx, func(err error) { p.log.Warn("cannot resolve", "error", err) })
 	})
@@ -117,6 +119,9 @@ func (p *program) newWorker(ctx context.Context, file *config.Config, store *sql
 	if err != nil {
 		return nil, nil, nil, storeFailure(err)
 	}
+	if err := store.RememberKey(ctx); err != nil {
+		return nil, nil, nil, storeFailure(err)
+	}
 	if err := checkRecipes(ctx, file, store, nil); err != nil {
 		return nil, nil, nil, err
 	}
@@ -142,6 +147,9 @@ func (p *program) newWorker(ctx context.Context, file *config.Config, store *sql
 			closeAll()
 			return nil, nil, nil, usage(fmt.Errorf("%s: %w", file.Path, err), "make the folder writable for this user, or write another one under journal:")
 		}
+		place := seal.Place{"journal"}
+		fence.Journal.Seal = func(plain []byte) []byte { return file.Keys().Seal(plain, place) }
+		fence.Journal.Open = func(sealed []byte) ([]byte, error) { return file.Keys().Open(sealed, place) }
 	}
 	w := &worker.Worker{
 		Fence:     fence,

@@ -9,6 +9,7 @@ import (
 
 	"zabor"
 	"zabor/provider"
+	"zabor/seal"
 	"zabor/step"
 )
 
@@ -16,7 +17,11 @@ import (
 type built struct {
 	profiles map[string]provider.Profile
 	steps    []*step.Step
+	keys     *seal.Keys
 }
+
+// Keys are those of encryption_key; nil: nothing is encrypted.
+func (c *Config) Keys() *seal.Keys { return c.keys }
 
 // Profile is the profile of the provider of the given name, with its credentials;
 // false: there is no such provider.
@@ -36,6 +41,14 @@ func profileNames() []string {
 		names = append(names, b.Name)
 	}
 	return names
+}
+
+func (v *validator) buildKeys() {
+	var err error
+	if v.keys, err = seal.Parse(string(v.EncryptionKey)); err != nil {
+		what, fix, _ := strings.Cut(err.Error(), "; ")
+		v.wrong(path{"encryption_key"}, what, fix)
+	}
 }
 
 func (v *validator) buildProviders() {

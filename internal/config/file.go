@@ -23,7 +23,7 @@ type File struct {
 	Redis    Address `yaml:"redis" doc:"Redis of the Laravel queues: redis://, rediss://, unix://, and the addresses of Sentinel and Cluster."`
 
 	Lanes         int             `yaml:"lanes" default:"8" min:"1" max:"1024" doc:"Calls at the same time."`
-	EncryptionKey Secret          `yaml:"encryption_key" doc:"Encrypts the request kept while a row is open, and stored answers."`
+	EncryptionKey Secret          `yaml:"encryption_key" doc:"Encrypts the request kept while a row is open, and stored answers: 32 bytes or more; behind commas, keys of before that still open."`
 	KeepAnswers   time.Duration   `yaml:"keep_answers" default:"90d" min:"1s" doc:"How long an answer can be given again; then there is only the reference."`
 	Journal       string          `yaml:"journal" doc:"Folder where a success is kept while the database is away."`
 	HoldAfter     time.Duration   `yaml:"hold_after" default:"30m" min:"1s" doc:"Doubt that nothing has decided for so long is held for a person."`

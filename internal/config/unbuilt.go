@@ -15,8 +15,6 @@ var unbuilt = [...]struct {
 }{
 	{key: "database", lost: "failed and load use the fence's database"},
 	{key: "queues.*.failed.database", lost: "failed messages are kept in the fence's database"},
-	{key: "encryption_key", lost: "requests and answers are kept unencrypted"},
-	{key: "keep_answers", lost: "stored answers are kept for ever"},
 	{key: "dashboard", lost: "there is no dashboard"},
 	{key: "metrics", lost: "there are no metrics"},
 	{key: "queues.*.shared", lost: "zabor must be the queue's only consumer"},

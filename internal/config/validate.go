@@ -25,6 +25,7 @@ func (v *validator) wrong(p path, what, fix string) { v.findMasked(v.at(p), p, w
 
 func (v *validator) validate() {
 	v.validateScope()
+	v.buildKeys()
 	v.validateAddress(path{"fence"}, v.Fence, databaseSchemes)
 	v.validateAddress(path{"database"}, v.Database, databaseSchemes)
 	v.validateAddress(path{"redis"}, v.Redis, redisSchemes)
