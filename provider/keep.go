@@ -25,6 +25,9 @@ type Keep struct {
 
 const defaultKept = 64 << 10
 
+// NotKept is a header field of an answer whose body was not kept.
+const NotKept = "Zabor-Body-Not-Kept"
+
 // Redacted stands in a kept body in place of a value that may not be kept.
 const Redacted = `"[redacted]"`
 
@@ -52,6 +55,9 @@ func (k Keep) of(a answer) *zabor.Answer {
 		kept.Body = a.body
 	default:
 		kept.Body = redact(a.body, k.Redact)
+	}
+	if kept.Body == nil && len(a.body) > 0 {
+		kept.Header = append(kept.Header, zabor.HeaderField{Name: NotKept, Value: "true"})
 	}
 	return kept
 }

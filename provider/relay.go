@@ -103,6 +103,10 @@ func (p *Provider) Object(ctx context.Context, row zabor.Row) (*Reply, error) {
 // in none.
 func (p *Provider) KeyHeader() string { return p.key.Header }
 
+// KeyTravels reports whether every request carries the row's key without the help
+// of whoever made it.
+func (p *Provider) KeyTravels() bool { return p.key.Header != "" || p.key.Field != "" }
+
 // Sets reports whether the profile itself sets the header field of that name, such
 // as one with credentials.
 func (p *Provider) Sets(name string) bool {

@@ -29,7 +29,11 @@ func (c *configCheck) Run(p *program) error {
 		return err
 	}
 	closeAll()
-	if _, err := p.providers(file); err != nil {
+	providers, err := p.providers(file)
+	if err != nil {
+		return err
+	}
+	if _, err := p.newProxy(&core{file: file, providers: providers}); err != nil {
 		return err
 	}
 	list, closeStations, err := stations(file)

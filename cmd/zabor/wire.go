@@ -190,13 +190,26 @@ func (p *program) providers(c *config.Config) (map[string]*provider.Provider, er
 		if !ok {
 			continue // named by Unbuilt, which stops the worker
 		}
-		one, err := provider.New(name, profile, provider.Options{})
+		one, err := provider.New(name, profile, provider.Options{Keep: kept(c)})
 		if err != nil {
 			return nil, usage(fmt.Errorf("%s: providers.%s: %w", c.Path, name, err), "")
 		}
 		made[name] = one
 	}
 	return made, nil
+}
+
+// kept is how much of an answer is kept, whoever asked for it: a proxied row in
+// doubt may be decided by a worker.
+func kept(c *config.Config) provider.Keep {
+	if c.Proxy == nil {
+		return provider.Keep{}
+	}
+	keep := provider.Keep{Body: c.Proxy.KeepBody, Redact: c.Proxy.Redact}
+	if keep.Body == 0 {
+		keep.Body = -1 // none
+	}
+	return keep
 }
 
 // call is the zabor.Call of all providers: each row names its own.

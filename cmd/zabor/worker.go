@@ -14,7 +14,6 @@ import (
 
 	"zabor"
 	"zabor/internal/config"
-	"zabor/seal"
 	"zabor/sqlstore"
 	"zabor/worker"
 )
@@ -43,7 +42,11 @@ func (c *workerCommand) Run(p *program) error {
 		return err
 	}
 	defer endAlerts()
-	w, resolver, closeAll, err := p.newWorker(p.ctx, file, store)
+	core, err := p.newCore(file, store)
+	if err != nil {
+		return err
+	}
+	w, closeAll, err := p.newWorker(core)
 	if err != nil {
 		return err
 	}
@@ -52,31 +55,16 @@ func (c *workerCommand) Run(p *program) error {
 		stop := stopAt(c.StopAt)
 		w.Fence.At, w.At = stop, stop
 	}
-	if err := p.startUp(p.ctx, file, c.AcceptEviction); err != nil {
+	if err := p.ready(w, file, c.AcceptEviction); err != nil {
 		return err
 	}
-	for _, q := range w.Queues {
-		depth, err := q.Depth(p.ctx)
-		if err != nil {
-			return unreachable(fmt.Errorf("queue %s: %w", q.Name(), err), "nothing was taken; is Redis up, and is its address right?")
-		}
-		p.log.Info("queue", "name", q.Name(), "ready", depth.Ready, "reserved", depth.Reserved, "delayed", depth.Delayed, "reserve", q.Reserve)
-	}
-	// A message whose success is still in the journal would meet a row that
-	// does not know of it.
-	if saved, err := w.Fence.ReplayJournal(p.ctx); err != nil {
-		return unreachable(err, "no message was taken; start again when the database is there")
-	} else if saved > 0 {
-		p.log.Warn("saved from the journal", "successes", saved)
+	if err := p.recover(core.fence); err != nil {
+		return err
 	}
 	ctx, cancel := context.WithCancel(p.ctx)
 	defer cancel()
 	var wg sync.WaitGroup
-	wg.Go(func() { p.replay(ctx, w.Fence) })
-	wg.Go(func() { p.endAnswers(ctx, store, file.KeepAnswers) })
-	wg.Go(func() {
-		resolver.Run(ctx, func(err error) { p.log.Warn("cannot resolve", "error", err) })
-	})
+	wg.Go(func() { p.resolve(ctx, core) })
 	wg.Go(func() { w.Run(ctx) })
 	p.log.Info("started", "lanes", w.Lanes, "seconds_to_stop", secondsToStop(file))
 	stopping := context.AfterFunc(p.ctx, func() { p.log.Info("stopping: what is under way is finished", "seconds_at_most", secondsToStop(file)) })
@@ -110,85 +98,55 @@ func (c *workerCommand) choose(file *config.Config) error {
 	return nil
 }
 
-// newWorker checks the database and wires the worker and the resolver.
-func (p *program) newWorker(ctx context.Context, file *config.Config, store *sqlstore.Store) (*worker.Worker, *zabor.Resolver, func(), error) {
-	if err := store.Check(ctx); err != nil {
-		return nil, nil, nil, storeFailure(err)
+// ready checks what must be so before any message is taken.
+func (p *program) ready(w *worker.Worker, file *config.Config, acceptEviction bool) error {
+	if err := p.startUp(p.ctx, file, acceptEviction); err != nil {
+		return err
 	}
-	secret, err := store.Secret(ctx)
-	if err != nil {
-		return nil, nil, nil, storeFailure(err)
-	}
-	if err := store.RememberKey(ctx); err != nil {
-		return nil, nil, nil, storeFailure(err)
-	}
-	if err := checkRecipes(ctx, file, store, nil); err != nil {
-		return nil, nil, nil, err
-	}
-	changed, err := newKeys(ctx, file, store)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	providers, err := p.providers(file)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	queues, closeAll, err := p.queues(file, store)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	steps := file.Compiled()
-	for _, s := range steps {
-		s.DB = store.DB()
-	}
-	fence := &zabor.Fence{Store: store, Secret: secret, Hook: file.Hook}
-	if file.Journal != "" {
-		if fence.Journal, err = zabor.OpenJournal(file.Journal); err != nil {
-			closeAll()
-			return nil, nil, nil, usage(fmt.Errorf("%s: %w", file.Path, err), "make the folder writable for this user, or write another one under journal:")
+	for _, q := range w.Queues {
+		depth, err := q.Depth(p.ctx)
+		if err != nil {
+			return unreachable(fmt.Errorf("queue %s: %w", q.Name(), err), "nothing was taken; is Redis up, and is its address right?")
 		}
-		place := seal.Place{"journal"}
-		fence.Journal.Seal = func(plain []byte) []byte { return file.Keys().Seal(plain, place) }
-		fence.Journal.Open = func(sealed []byte) ([]byte, error) { return file.Keys().Open(sealed, place) }
+		p.log.Info("queue", "name", q.Name(), "ready", depth.Ready, "reserved", depth.Reserved, "delayed", depth.Delayed, "reserve", q.Reserve)
 	}
-	w := &worker.Worker{
-		Fence:     fence,
-		Queues:    queues,
-		Lanes:     file.Lanes,
-		Steps:     steps,
-		Bus:       busOf(file),
-		Call:      call(providers),
-		ParkedFor: store.ParkedFor,
-		NewKeys:   changed,
-		Backoff:   file.Backoff,
-		Log:       p.log,
-		Unreadable: func(ctx context.Context, queue string, raw []byte, reason string) error {
-			return store.SaveUnreadable(ctx, sqlstore.Unreadable{Queue: queue, Bytes: raw, Reason: reason})
-		},
-	}
-	fence.Alert = func(a zabor.Alert) { w.Told(a); p.alert(a) }
-	return w, &zabor.Resolver{Fence: fence, Lookup: lookup(providers), Replay: call(providers)}, closeAll, nil
+	return nil
 }
 
-// replay saves what an outage of the database leaves in the journal while the
-// worker runs.
-func (p *program) replay(ctx context.Context, fence *zabor.Fence) {
-	tick := time.NewTicker(5 * time.Second)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		saved, err := fence.ReplayJournal(ctx)
-		if err != nil && ctx.Err() == nil {
-			p.log.Warn("cannot save from the journal; trying again", "error", err)
-		}
-		if saved > 0 {
-			p.log.Warn("saved from the journal", "successes", saved)
-		}
+// newWorker wires the worker. closeAll ends its queues' connections.
+func (p *program) newWorker(c *core) (w *worker.Worker, closeAll func(), err error) {
+	if err := checkRecipes(p.ctx, c.file, c.store, nil); err != nil {
+		return nil, nil, err
 	}
+	changed, err := newKeys(p.ctx, c.file, c.store)
+	if err != nil {
+		return nil, nil, err
+	}
+	queues, closeAll, err := p.queues(c.file, c.store)
+	if err != nil {
+		return nil, nil, err
+	}
+	steps := c.file.Compiled()
+	for _, s := range steps {
+		s.DB = c.store.DB()
+	}
+	w = &worker.Worker{
+		Fence:     c.fence,
+		Queues:    queues,
+		Lanes:     c.file.Lanes,
+		Steps:     steps,
+		Bus:       busOf(c.file),
+		Call:      call(c.providers),
+		ParkedFor: c.store.ParkedFor,
+		NewKeys:   changed,
+		Backoff:   c.file.Backoff,
+		Log:       p.log,
+		Unreadable: func(ctx context.Context, queue string, raw []byte, reason string) error {
+			return c.store.SaveUnreadable(ctx, sqlstore.Unreadable{Queue: queue, Bytes: raw, Reason: reason})
+		},
+	}
+	c.fence.Alert = func(a zabor.Alert) { w.Told(a); p.alert(a) }
+	return w, closeAll, nil
 }
 
 // secondsToStop is how long a stop can take: the longest call, its saving,
@@ -197,6 +155,11 @@ func secondsToStop(file *config.Config) int {
 	longest := time.Duration(0)
 	for _, s := range file.Compiled() {
 		longest = max(longest, s.Timeout())
+	}
+	if file.Proxy != nil {
+		for _, one := range file.Providers {
+			longest = max(longest, one.Timeout)
+		}
 	}
 	return int((longest + zabor.SaveTimeout + worker.AnswerTimeout + alertsTime) / time.Second)
 }

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"zabor"
+	"zabor/internal/config"
+	"zabor/provider"
+	"zabor/seal"
+	"zabor/sqlstore"
+)
+
+// core is what every door stands on: the fence, and what decides its doubtful
+// rows.
+type core struct {
+	file      *config.Config
+	store     *sqlstore.Store
+	providers map[string]*provider.Provider
+	fence     *zabor.Fence
+	resolver  *zabor.Resolver
+}
+
+// newCore checks the database and wires the fence and the resolver.
+func (p *program) newCore(file *config.Config, store *sqlstore.Store) (*core, error) {
+	if err := store.Check(p.ctx); err != nil {
+		return nil, storeFailure(err)
+	}
+	secret, err := store.Secret(p.ctx)
+	if err != nil {
+		return nil, storeFailure(err)
+	}
+	if err := store.RememberKey(p.ctx); err != nil {
+		return nil, storeFailure(err)
+	}
+	providers, err := p.providers(file)
+	if err != nil {
+		return nil, err
+	}
+	fence := &zabor.Fence{Store: store, Secret: secret, Alert: p.alert, Hook: file.Hook}
+	if file.Journal != "" {
+		if fence.Journal, err = zabor.OpenJournal(file.Journal); err != nil {
+			return nil, usage(fmt.Errorf("%s: %w", file.Path, err), "make the folder writable for this user, or write another one under journal:")
+		}
+		place := seal.Place{"journal"}
+		fence.Journal.Seal = func(plain []byte) []byte { return file.Keys().Seal(plain, place) }
+		fence.Journal.Open = func(sealed []byte) ([]byte, error) { return file.Keys().Open(sealed, place) }
+	}
+	return &core{
+		file: file, store: store, providers: providers, fence: fence,
+		resolver: &zabor.Resolver{Fence: fence, Lookup: lookup(providers), Replay: call(providers)},
+	}, nil
+}
+
+// recover saves what the journal holds, before anything is taken: whoever asked
+// for a success that is still in it would meet a row that does not know of it.
+func (p *program) recover(fence *zabor.Fence) error {
+	saved, err := fence.ReplayJournal(p.ctx)
+	if err != nil {
+		return unreachable(err, "nothing was taken; start again when the database is there")
+	}
+	if saved > 0 {
+		p.log.Warn("saved from the journal", "successes", saved)
+	}
+	return nil
+}
+
+// resolve decides what is in doubt, saves what an outage of the database leaves
+// in the journal, and ends stored answers, until ctx ends.
+func (p *program) resolve(ctx context.Context, c *core) {
+	var wg sync.WaitGroup
+	wg.Go(func() { p.replay(ctx, c.fence) })
+	wg.Go(func() { p.endAnswers(ctx, c.store, c.file.KeepAnswers) })
+	wg.Go(func() {
+		c.resolver.Run(ctx, func(err error) { p.log.Warn("cannot resolve", "error", err) })
+	})
+	wg.Wait()
+}
+
+// replay saves what comes into the journal while the program runs.
+func (p *program) replay(ctx context.Context, fence *zabor.Fence) {
+	tick := time.NewTicker(5 * time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		saved, err := fence.ReplayJournal(ctx)
+		if err != nil && ctx.Err() == nil {
+			p.log.Warn("cannot save from the journal; trying again", "error", err)
+		}
+		if saved > 0 {
+			p.log.Warn("saved from the journal", "successes", saved)
+		}
+	}
+}

@@ -1,0 +1,221 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"sync"
+
+	"zabor"
+	"zabor/internal/config"
+	"zabor/proxy"
+	"zabor/step"
+	"zabor/worker"
+)
+
+type proxyCommand struct {
+	StopAt string `hidden:"" help:"For tests: stop the process (SIGSTOP) at MOMENT or MOMENT:ORDER, once."`
+}
+
+func (c *proxyCommand) Run(p *program) error {
+	return p.serveAll(func(file *config.Config) error {
+		if file.Proxy == nil {
+			return usage(fmt.Errorf("%s: no proxy is configured", file.Path), `write proxy: {listen: "127.0.0.1:8070"}`)
+		}
+		file.Queues = nil // those are the worker's
+		return nil
+	}, c.StopAt, false)
+}
+
+type serveCommand struct {
+	AcceptEviction bool `help:"Start although Redis may drop messages when memory is short (maxmemory-policy allkeys-…)."`
+}
+
+func (c *serveCommand) Run(p *program) error {
+	return p.serveAll(func(file *config.Config) error {
+		if file.Proxy == nil && len(file.Queues) == 0 {
+			return usage(fmt.Errorf("%s: neither queues nor a proxy are configured", file.Path), "write them under queues: and proxy:")
+		}
+		return nil
+	}, "", c.AcceptEviction)
+}
+
+// serveAll runs the doors that the configuration has, over one fence. choose
+// says what is wrong with it, or takes out what is not wanted.
+func (p *program) serveAll(choose func(*config.Config) error, stopMoment string, acceptEviction bool) error {
+	file, store, err := p.openFence()
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	if err := choose(file); err != nil {
+		return err
+	}
+	if unbuilt := file.Unbuilt(); len(unbuilt) > 0 {
+		return usage(config.Errors(unbuilt), "nothing was started")
+	}
+	endAlerts, err := p.alerts(file)
+	if err != nil {
+		return err
+	}
+	defer endAlerts()
+	core, err := p.newCore(file, store)
+	if err != nil {
+		return err
+	}
+	if stopMoment != "" {
+		core.fence.At = stopAt(stopMoment)
+	}
+	door, err := p.newProxy(core)
+	if err != nil {
+		return err
+	}
+	var w *worker.Worker
+	if len(file.Queues) > 0 {
+		var closeAll func()
+		if w, closeAll, err = p.newWorker(core); err != nil {
+			return err
+		}
+		defer closeAll()
+		if err := p.ready(w, file, acceptEviction); err != nil {
+			return err
+		}
+	}
+	if err := p.recover(core.fence); err != nil {
+		return err
+	}
+	var listener net.Listener
+	var secure *tls.Config
+	if door != nil {
+		if secure, err = proxyTLS(file); err != nil {
+			return err
+		}
+		if listener, err = net.Listen("tcp", file.Proxy.Listen); err != nil {
+			return usage(fmt.Errorf("%s: proxy.listen: %w", file.Path, err), "write an address that is free on this host")
+		}
+		defer listener.Close()
+		if secure == nil && !loopback(listener.Addr()) {
+			p.log.Warn("the proxy's token and the requests go over the network unencrypted; write tls: under proxy:, or put it behind something that speaks TLS", "listen", file.Proxy.Listen)
+		}
+	}
+	stopping := context.AfterFunc(p.ctx, func() { p.log.Info("stopping: what is under way is finished", "seconds_at_most", secondsToStop(file)) })
+	defer stopping()
+
+	// The doors are closed first; what is in doubt is decided until they are.
+	ctx, cancel := context.WithCancel(p.ctx)
+	defer cancel()
+	behind, end := context.WithCancel(context.WithoutCancel(p.ctx))
+	var doors, wg sync.WaitGroup
+	wg.Go(func() { p.resolve(behind, core) })
+	if w != nil {
+		doors.Go(func() { w.Run(ctx) })
+		p.log.Info("started", "lanes", w.Lanes, "seconds_to_stop", secondsToStop(file))
+	}
+	var failed error
+	if door != nil {
+		doors.Go(func() {
+			defer cancel() // one door that fails closes the others
+			if failed = door.Serve(ctx, listener, secure); failed != nil {
+				failed = fmt.Errorf("proxy: %w", failed)
+			}
+		})
+		p.log.Info("the proxy listens", "address", listener.Addr().String(), "observe", file.Proxy.Observe, "seconds_to_stop", secondsToStop(file))
+		if file.Proxy.Observe {
+			p.log.Warn("observe: everything passes, and nothing is fenced")
+		}
+	}
+	doors.Wait()
+	end()
+	wg.Wait()
+	if door != nil && file.Proxy.Observe {
+		p.log.Info("observed", "counts", door.Observed())
+	}
+	return failed
+}
+
+// newProxy wires the proxy; nil: none is configured. It may be made of a core
+// without a fence to see whether it can be.
+func (p *program) newProxy(c *core) (*proxy.Proxy, error) {
+	x := c.file.Proxy
+	if x == nil {
+		return nil, nil
+	}
+	upstreams := map[string]proxy.Upstream{}
+	for name, one := range c.providers {
+		upstreams[name] = proxy.Upstream{Provider: one, Account: c.file.Providers[name].Account, Volatile: x.Volatile[name]}
+	}
+	steps := c.file.Compiled()
+	door, err := proxy.New(proxy.Options{
+		Fence: c.fence, Upstreams: upstreams, Scope: c.file.Scope,
+		Attempts: c.file.Attempts, HoldAfter: c.file.HoldAfter, PendingFor: c.file.PendingFor,
+		Check: func(scoped bool, k zabor.Key) error { return checkProxied(steps, scoped, k) },
+		Show:  func(row zabor.Row) any { return fenceJSON(row) },
+		Allow: x.Allow, Unfenced: x.Unfenced,
+		Token: string(x.Token), Trusted: x.TLS != nil && x.TLS.ClientCA != "",
+		Observe: x.Observe, MaxBody: x.MaxBody, Log: p.log,
+	})
+	if err != nil {
+		return nil, usage(fmt.Errorf("%s: proxy.%w", c.file.Path, err), "")
+	}
+	return door, nil
+}
+
+// checkProxied demands of a key whose step is configured what the step demands
+// of its messages, and that its hooks need no message.
+func checkProxied(steps []*step.Step, scoped bool, k zabor.Key) error {
+	name, _, part := strings.Cut(k.Step, ":")
+	for _, s := range steps {
+		if s.Name() != name {
+			continue
+		}
+		switch {
+		case s.HasPart() && !part:
+			return fmt.Errorf("step %s has parts, so that two of an order are two: write %s:ID", name, name)
+		case s.HasScope() && !scoped:
+			return fmt.Errorf("step %s has a scope of its own: write it into Zabor-Scope", name)
+		case len(s.Binds()) > 0:
+			return fmt.Errorf("the hooks of step %s bind %s of a message, and a proxied call has none: let them bind the row alone", name, strings.Join(s.Binds(), ", "))
+		}
+	}
+	return nil
+}
+
+// proxyTLS is how callers speak TLS; nil: they do not. HTTP/1 only, as the
+// requests are checked.
+func proxyTLS(file *config.Config) (*tls.Config, error) {
+	x := file.Proxy.TLS
+	if x == nil {
+		return nil, nil
+	}
+	wrong := func(key string, err error) error {
+		return usage(fmt.Errorf("%s: proxy.tls.%s: %w", file.Path, key, err), "")
+	}
+	pair, err := tls.LoadX509KeyPair(x.Cert, x.Key)
+	if err != nil {
+		return nil, wrong("cert", err)
+	}
+	secure := &tls.Config{Certificates: []tls.Certificate{pair}, NextProtos: []string{"http/1.1"}, MinVersion: tls.VersionTLS12}
+	if x.ClientCA == "" {
+		return secure, nil
+	}
+	text, err := os.ReadFile(x.ClientCA)
+	if err != nil {
+		return nil, wrong("client_ca", err)
+	}
+	secure.ClientCAs = x509.NewCertPool()
+	if !secure.ClientCAs.AppendCertsFromPEM(text) {
+		return nil, wrong("client_ca", errors.New("there is no certificate in it"))
+	}
+	secure.ClientAuth = tls.RequireAndVerifyClientCert
+	return secure, nil
+}
+
+func loopback(a net.Addr) bool {
+	tcp, ok := a.(*net.TCPAddr)
+	return ok && tcp.IP.IsLoopback()
+}

@@ -1,0 +1,178 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"zabor"
+	"zabor/provider"
+	"zabor/step"
+)
+
+// fenced captures the key, calls once, saves, and only then answers. From the
+// capture on nothing that the caller does can stop it: who hangs up finds the
+// answer when they ask again.
+func (p *Proxy) fenced(w http.ResponseWriter, r *http.Request, up Upstream, k zabor.Key, request provider.Request) error {
+	effect, err := p.effect(up, k, request)
+	if err != nil {
+		return err
+	}
+	if r.Context().Err() != nil {
+		return r.Context().Err() // nobody is there any more, and nothing was begun
+	}
+	p.calls.Add(1)
+	defer p.calls.Done()
+	var outcome zabor.Outcome
+	var reply *provider.Reply
+	called := false
+	row, err := p.o.Fence.Do(context.WithoutCancel(r.Context()), effect, func(ctx context.Context, row zabor.Row) zabor.Outcome {
+		called = true
+		outcome, reply = up.Exchange(ctx, row)
+		return outcome
+	})
+	if called {
+		p.o.Log.Debug("proxied", "key", k.String(), "outcome", outcome.Verdict.String(), "state", row.State)
+	}
+	switch failed, _ := errors.AsType[*zabor.Error](err); {
+	case reply != nil && answers(outcome, row, failed):
+		if failed != nil && failed.Journaled { // the table does not know it yet
+			row.State, row.Reference = zabor.Settled, outcome.Reference
+			if outcome.Verdict == zabor.Begun {
+				row.State = zabor.Pending
+			}
+		}
+		if !p.relay(w, *reply, row, false) || r.Context().Err() != nil {
+			p.unfetched(r.Context(), row)
+		}
+	case err == nil || errors.Is(err, zabor.ErrMalformed):
+		p.repeat(w, r, up, row, err)
+	default:
+		p.refuse(w, problemOf(k, err, reply))
+	}
+	return nil
+}
+
+// answers reports whether the provider's answer to this very call is what its
+// caller gets: it says what the row says now.
+func answers(o zabor.Outcome, row zabor.Row, failed *zabor.Error) bool {
+	switch o.Verdict {
+	case zabor.Done, zabor.Begun:
+		if failed != nil {
+			return failed.Journaled
+		}
+		return row.State == zabor.Settled || row.State == zabor.Pending
+	case zabor.Refused:
+		return failed == nil && row.State == zabor.Declined
+	case zabor.Malformed:
+		return row.State == zabor.Declined
+	case zabor.TurnedAway:
+		return row.State == zabor.Released
+	}
+	return false
+}
+
+// effect is what request asks for.
+func (p *Proxy) effect(up Upstream, k zabor.Key, request provider.Request) (zabor.Effect, error) {
+	frozen, err := provider.Freeze(request)
+	if err != nil {
+		return zabor.Effect{}, refuse(400, "%s", visible(err.Error()))
+	}
+	// The whole request is what tells this one from another: there is no message
+	// that it was made of.
+	print, fields := step.Print(up.Name(), up.Account, request, up.Volatile)
+	e := zabor.Effect{
+		Key: k, Provider: up.Name(), Account: up.Account, Amount: up.Money(request),
+		Message: print, Fingerprint: print, Fields: fields,
+		Freeze:  func(zabor.ProviderKeys, string) ([]byte, error) { return frozen, nil },
+		Timeout: up.Timeout(), Attempts: p.o.Attempts,
+		AbsentAfter: up.AbsentAfter(), HoldAfter: p.o.HoldAfter, PendingFor: p.o.PendingFor,
+		MissingRow: zabor.Captured,
+	}
+	if up.KeyTravels() {
+		e.ReplayFor = up.ReplayFor()
+	}
+	return e, nil
+}
+
+// repeat answers for a row that was done before: with the answer that was stored,
+// with the object of its reference as the provider has it now, or with the
+// reference alone.
+func (p *Proxy) repeat(w http.ResponseWriter, r *http.Request, up Upstream, row zabor.Row, err error) {
+	stored := storedReply(row.Answer)
+	late := row.Basis != zabor.ByCall && row.Basis != zabor.ByReplay // the answer, where there is one, is older than the state
+	if row.State == zabor.Settled && (stored == nil || late) && row.Provider == up.Name() {
+		object, getErr := up.Object(context.WithoutCancel(r.Context()), row)
+		switch {
+		case getErr == nil:
+			p.relay(w, *object, row, true)
+			return
+		case stored == nil && !errors.Is(getErr, provider.ErrNoObject):
+			p.refuse(w, problem{status: 503, kind: "answer-away", key: row.Key, row: row, wait: doubtWait,
+				text: fmt.Sprintf("%s is done, its answer is not here, and the provider could not be asked for it: %v", row.Key, getErr)})
+			return
+		}
+	}
+	switch {
+	case stored != nil:
+		p.relay(w, *stored, row, true)
+	case err != nil: // the request's form was refused before it was sent
+		p.refuse(w, problemOf(row.Key, err, nil))
+	default:
+		p.refuse(w, problem{status: 410, kind: "no-answer", key: row.Key, row: row,
+			text: fmt.Sprintf("%s is %s; its answer is no longer here, or never was, and nothing was sent now", row.Key, row.State)})
+	}
+}
+
+// storedReply is an answer as it was kept; nil: there is none, or not its body.
+func storedReply(a *zabor.Answer) *provider.Reply {
+	if a == nil || a.Status == 0 {
+		return nil
+	}
+	reply := &provider.Reply{Status: a.Status, Header: http.Header{}, Body: a.Body}
+	for _, field := range a.Header {
+		if field.Name == provider.NotKept {
+			return nil
+		}
+		reply.Header.Add(field.Name, field.Value)
+	}
+	return reply
+}
+
+// relay gives the provider's answer to the caller, with what the row says. It
+// reports whether the answer could be written.
+func (p *Proxy) relay(w http.ResponseWriter, reply provider.Reply, row zabor.Row, replayed bool) bool {
+	copyHeader(w.Header(), reply.Header)
+	stateHeaders(w.Header(), row)
+	w.Header().Set("Zabor-Replayed", fmt.Sprint(replayed))
+	return p.write(w, reply.Status, reply.Body)
+}
+
+// copyHeader copies the fields of a provider's answer that are for the caller.
+func copyHeader(to, from http.Header) {
+	for name, values := range from {
+		if !slices.Contains(hopByHop[:], name) && !strings.HasPrefix(name, "Zabor-") {
+			to[name] = values
+		}
+	}
+}
+
+// hopByHop are fields of an answer that belong to its connection. Alt-Svc and
+// Strict-Transport-Security would send the caller past the proxy.
+var hopByHop = [...]string{
+	"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
+	"Content-Length", "Alt-Svc", "Strict-Transport-Security",
+}
+
+// unfetched notes that nobody was there to take the answer.
+func (p *Proxy) unfetched(ctx context.Context, row zabor.Row) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTime)
+	defer cancel()
+	err := p.o.Fence.Store.Note(ctx, row.Key, zabor.Note{Epoch: row.Claim.Epoch, Kind: Unfetched, Text: "the caller was gone when the answer came; it waits for a repeat"})
+	if err != nil {
+		p.o.Log.Warn("cannot note that an answer was not fetched", "key", row.Key.String(), "error", err)
+	}
+}

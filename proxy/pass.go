@@ -1,0 +1,93 @@
+package proxy
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"zabor/provider"
+)
+
+// pass sends a request that has no fence and gives back what comes, as it comes.
+func (p *Proxy) pass(w http.ResponseWriter, r *http.Request, up Upstream, t target, body []byte) error {
+	resp, err := up.Forward(r.Context(), r.Method, t.path, passedHeader(r.Header, up), bytes.NewReader(body), int64(len(body)))
+	if err != nil {
+		text := "it was not reached, or gave no answer"
+		if body != nil {
+			text = "no answer came, and it is not known whether the request was executed: it has no fence"
+		}
+		p.refuse(w, problem{status: 502, kind: "no-answer", text: fmt.Sprintf("%s: %s: %s", up.Name(), text, visible(err.Error()))})
+		return nil
+	}
+	defer resp.Body.Close()
+	p.stream(w, resp, resp.Body)
+	return nil
+}
+
+// passedHeader are the header fields of a request that passes without a fence:
+// with the caller's own idempotency key.
+func passedHeader(h http.Header, up Upstream) http.Header {
+	passed := http.Header{}
+	for _, field := range forwarded(h, up) {
+		passed.Add(field.Name, field.Value)
+	}
+	for _, name := range []string{"Content-Type", up.KeyHeader()} {
+		if values := h.Values(name); len(values) > 0 {
+			passed[http.CanonicalHeaderKey(name)] = values
+		}
+	}
+	return passed
+}
+
+// stream gives an answer on in small parts: its length costs no memory. The caller
+// of an answer that broke off sees that it did.
+func (p *Proxy) stream(w http.ResponseWriter, resp *http.Response, body io.Reader) {
+	copyHeader(w.Header(), resp.Header)
+	if resp.ContentLength >= 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(resp.ContentLength))
+	}
+	c := http.NewResponseController(w)
+	later := func() { _ = c.SetWriteDeadline(time.Now().Add(writeTime)) } // a writer that has none is a test's
+	later()
+	w.WriteHeader(resp.StatusCode)
+	part := make([]byte, 16<<10)
+	for {
+		n, err := body.Read(part)
+		if n > 0 {
+			later()
+			if _, err := w.Write(part[:n]); err != nil {
+				return
+			}
+			_ = c.Flush()
+		}
+		if err == io.EOF {
+			return
+		}
+		if err != nil {
+			panic(http.ErrAbortHandler)
+		}
+	}
+}
+
+// wholeReply reads an answer up to the length that can be judged; rest is the
+// whole body again, from its beginning.
+func wholeReply(resp *http.Response) (reply *provider.Reply, rest io.Reader, err error) {
+	var read bytes.Buffer
+	_, err = io.CopyN(&read, resp.Body, provider.MaxReply)
+	rest = io.MultiReader(bytes.NewReader(read.Bytes()), resp.Body)
+	switch {
+	case err == io.EOF:
+		return &provider.Reply{Status: resp.StatusCode, Header: resp.Header, Body: read.Bytes()}, rest, nil
+	case err == nil:
+		err = fmt.Errorf("the answer is longer than %d bytes", provider.MaxReply)
+	}
+	return nil, rest, err
+}
+
+// detached is for work that its caller cannot stop.
+func detached(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), limit)
+}
