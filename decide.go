@@ -33,6 +33,22 @@ type Decision struct {
 	CheckedProvider bool
 }
 
+// Made reports whether row is already as d would have it, so that nothing is left
+// of d but what becomes of the message.
+func (d Decision) Made(row Row) bool {
+	switch d.Action {
+	case Settle:
+		return row.State == Settled && row.Reference == d.Reference
+	case Decline:
+		return row.State == Declined && row.Basis != ByForm
+	case Release:
+		return row.State == Released
+	case Hold:
+		return row.State == Held
+	}
+	return false
+}
+
 // ErrRefused says that the decision may not be made about the row as it is.
 // Nothing was changed.
 var ErrRefused = errors.New("refused")
@@ -87,7 +103,7 @@ func decide(row Row, d Decision) (Row, error) {
 	}
 	switch d.Action {
 	case Settle:
-		if row.State == Settled && row.Reference == d.Reference {
+		if d.Made(row) {
 			return refuse("it is settled with this reference already")
 		}
 		next := adopt(row, Outcome{Verdict: Done, Reference: d.Reference, Reason: d.Reason})
@@ -98,7 +114,7 @@ func decide(row Row, d Decision) (Row, error) {
 		switch {
 		case row.State == Settled:
 			return refuse("it is settled with %s: a refund is another step", row.Reference)
-		case row.State == Declined:
+		case d.Made(row):
 			return refuse("it is declined already")
 		}
 		next := follow(row, Declined, ByPerson)

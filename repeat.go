@@ -200,23 +200,41 @@ func (f *Fence) whilePaused(ctx context.Context, e Effect, wait time.Duration, w
 // now. A row that is free gets one more attempt by it: whoever retries the
 // message asks for exactly one more call.
 func (f *Fence) Parked(ctx context.Context, k Key, message string) error {
+	return f.mark(ctx, k, "the parked message", func(row *Row) {
+		row.Parked = message
+		if row.State == Released {
+			row.Allowance = max(row.Allowance, row.Attempts()) + 1
+		}
+	})
+}
+
+// MovedOn notes that a message of the given generation has gone on to another
+// queue, so that another message for the same key does not go there too.
+func (f *Fence) MovedOn(ctx context.Context, k Key, generation int) error {
+	return f.mark(ctx, k, "that the message has gone on", func(row *Row) {
+		row.MovedOn = max(row.MovedOn, generation)
+	})
+}
+
+// mark changes in the row of k what says nothing about its call. A row that is
+// not there is left alone.
+func (f *Fence) mark(ctx context.Context, k Key, what string, change func(*Row)) error {
 	for {
 		row, err := f.Store.Load(ctx, k)
 		if errors.Is(err, ErrNoRow) {
 			return nil
 		}
-		if err != nil {
-			return &Error{Key: k, Err: err, Reason: "the parked message could not be noted"}
+		if err == nil {
+			next := row
+			next.Claim = row.Claim.next()
+			change(&next)
+			err = f.Store.Swap(ctx, row, next, Write{})
 		}
-		next := row
-		next.Claim = row.Claim.next()
-		next.Parked = message
-		if row.State == Released {
-			next.Allowance = max(row.Allowance, row.Attempts()) + 1
-		}
-		err = f.Store.Swap(ctx, row, next, Write{})
-		if !errors.Is(err, ErrStale) {
-			return err
+		switch {
+		case err == nil:
+			return nil
+		case !errors.Is(err, ErrStale):
+			return &Error{Key: k, Err: err, Reason: what + " could not be noted"}
 		}
 	}
 }

@@ -165,7 +165,7 @@ func (r *Resolver) due(ctx context.Context, row Row) error {
 	}
 	w.pause = min(max(2*w.pause, time.Second), time.Minute)
 	w.next = r.now().Add(w.pause)
-	return r.Fence.runHook(ctx, row)
+	return r.Fence.RunHook(ctx, row)
 }
 
 // remind tells, once for each free row and process, that nobody came to capture

@@ -140,6 +140,7 @@ type Row struct {
 	StateSince  time.Time
 	ReadAt      time.Time // the database's clock when this row was read; zero: it was written, not read
 	Parked      string    // id of the message that was last parked for this row
+	MovedOn     int       // generation whose message went on to another queue; 0: none
 
 	// Sealed is what the store could not decrypt; nil: nothing.
 	Sealed *Sealed
@@ -175,6 +176,10 @@ func (r Row) Attempts() int { return r.Captures - r.Free }
 
 // Spent reports whether the attempts allowed are used up.
 func (r Row) Spent() bool { return r.Attempts() >= r.Allowance }
+
+// GoneOn reports whether a message of the row's generation has gone on to another
+// queue, with the ack or with a person's decision.
+func (r Row) GoneOn() bool { return r.MovedOn > 0 && r.MovedOn == r.Generation }
 
 // SettledAt is when the row was closed; zero while it is open.
 func (r Row) SettledAt() time.Time {

@@ -40,7 +40,7 @@ func (f *Fence) swap(ctx context.Context, row, next Row, w Write) (Row, error) {
 	if next.State == Captured {
 		return f.swapCapture(ctx, row, next, w)
 	}
-	if next.State == row.State {
+	if next.State == row.State && (row.Basis != ByForm || next.Basis == ByForm) {
 		return next, f.Store.Swap(ctx, row, next, w)
 	}
 	next.HookDue = "" // that of a state that the row has left
@@ -66,10 +66,11 @@ func (f *Fence) swap(ctx context.Context, row, next Row, w Write) (Row, error) {
 }
 
 // hooked is next once all its hooks have run: a closed row needs nothing of the
-// message any more.
+// message any more. A no about the request's form has none, and a person may
+// still make a decline of it.
 func hooked(next Row) Row {
 	next.HookDue = ""
-	if next.State.Closed() {
+	if next.State.Closed() && next.Basis != ByForm {
 		next.HookData = nil
 		if next.Sealed != nil {
 			rest := *next.Sealed
@@ -124,8 +125,9 @@ func isHook(err error) bool {
 	return ok
 }
 
-// runHook runs the hook that is due for row, alone. With an error it stays due.
-func (f *Fence) runHook(ctx context.Context, row Row) error {
+// RunHook runs the hook that is due for row, alone. With an error it stays due;
+// [ErrStale]: somebody else has changed the row since.
+func (f *Fence) RunHook(ctx context.Context, row Row) error {
 	if f.Hook == nil {
 		return fmt.Errorf("hook %s of %s is not in the configuration any more", row.HookDue, row.Key)
 	}

@@ -36,12 +36,22 @@ func (s *Source) Forget(ctx context.Context, uuid string) error {
 // neither. A class's own retryUntil() is code that only PHP can ask, so the
 // payload's retryUntil stays as it is.
 func (s *Source) Retry(ctx context.Context, uuid string) error {
+	return s.requeue(ctx, uuid, s.c.Queue)
+}
+
+// MoveOn puts the job with that uuid at the end of another queue of the same
+// connection, as Retry does at that of its own.
+func (s *Source) MoveOn(ctx context.Context, uuid, queue string) error {
+	return s.requeue(ctx, uuid, queue)
+}
+
+func (s *Source) requeue(ctx context.Context, uuid, queue string) error {
 	return s.c.Failed.take(ctx, s.c.Connection, s.c.Queue, uuid, func(payload []byte) error {
 		fresh, err := withoutAttempts(payload)
 		if err != nil {
 			return fmt.Errorf("%w, and was not queued: %w", worker.ErrUnreadable, err)
 		}
-		_, err = s.Push(ctx, fresh)
+		_, err = s.push(ctx, queue, fresh)
 		return err
 	})
 }
@@ -50,12 +60,17 @@ func (s *Source) Retry(ctx context.Context, uuid string) error {
 // bytes wait there already, nothing is done and it is false: whoever asks again
 // because an answer was lost makes no second copy.
 func (s *Source) Push(ctx context.Context, raw []byte) (bool, error) {
-	n, err := pushScript.Run(ctx, s.redis, []string{s.k.ready, s.k.notify, s.k.delayed}, raw).Int64()
+	return s.push(ctx, s.c.Queue, raw)
+}
+
+func (s *Source) push(ctx context.Context, queue string, raw []byte) (bool, error) {
+	k := names(s.c.Prefix, queue, s.c.HashTag)
+	n, err := pushScript.Run(ctx, s.redis, []string{k.ready, k.notify, k.delayed}, raw).Int64()
 	if err != nil {
-		return false, fmt.Errorf("laravel queue %s: cannot queue a job: %w", s.c.Queue, err)
+		return false, fmt.Errorf("laravel queue %s: cannot queue a job: %w", queue, err)
 	}
 	if n > 0 {
-		s.h.pushed(ctx, s.c.Queue, raw)
+		s.h.pushed(ctx, queue, raw)
 	}
 	return n > 0, nil
 }

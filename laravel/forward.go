@@ -21,13 +21,19 @@ func (s *Source) Forward(ctx context.Context, m *worker.Message, queue string) e
 	if r.dead {
 		return fmt.Errorf("laravel queue %s: message %s was not forwarded to %s and stays: %w", s.c.Queue, m.ID, queue, m.Err)
 	}
+	return s.moveTo(ctx, m, queue, m.Raw)
+}
+
+// moveTo removes m from the queue and puts it at the end of another one as the
+// given payload.
+func (s *Source) moveTo(ctx context.Context, m *worker.Message, queue string, payload []byte) error {
 	if queue == "" || queue == s.c.Queue {
 		return fmt.Errorf("laravel queue %s: job %s was not forwarded and stays: %q is no other queue", s.c.Queue, m.ID, queue)
 	}
-	if err := s.replace(ctx, "forward", m, queue, m.Raw, 0); err != nil {
+	if err := s.replace(ctx, "forward", m, queue, payload, 0); err != nil {
 		return err
 	}
-	s.h.pending(ctx, queue, m)
+	s.h.pending(ctx, queue, m, payload)
 	return nil
 }
 

@@ -202,15 +202,15 @@ func (h *horizon) reserved(ctx context.Context, queue string, m *worker.Message,
 	return j
 }
 
-// pending: m was given back, or moved to another queue.
-func (h *horizon) pending(ctx context.Context, queue string, m *worker.Message) {
+// pending: m was given back, or moved to another queue, as the given payload.
+func (h *horizon) pending(ctx context.Context, queue string, m *worker.Message, payload []byte) {
 	j := m.Receipt.(receipt).shown
 	if h == nil || j == nil {
 		return
 	}
 	now := time.Now()
 	h.write(ctx, "a job was given back", func(ctx context.Context, tx redis.Pipeliner) {
-		h.touch(ctx, tx, j, queue, now, trimRecent, "status", "pending", "queue", queue, "payload", m.Raw, "updated_at", microtime(now))
+		h.touch(ctx, tx, j, queue, now, trimRecent, "status", "pending", "queue", queue, "payload", payload, "updated_at", microtime(now))
 	})
 }
 

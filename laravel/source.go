@@ -210,7 +210,16 @@ func (s *Source) wait(ctx context.Context) error {
 // lost is another member by now, or none. If m has settled and is part of a
 // chain, the next job is dispatched in the same script; on a cluster where the
 // two queues are in different slots, before m is removed.
+//
+// A job that goes on to m.Then has no attempts there, as one that is retried.
 func (s *Source) Ack(ctx context.Context, m *worker.Message) error {
+	if m.Then != "" {
+		fresh, err := withoutAttempts(m.Raw)
+		if err != nil {
+			return fmt.Errorf("laravel queue %s: job %s did not go on to %s and stays: %w", s.c.Queue, m.ID, m.Then, err)
+		}
+		return s.moveTo(ctx, m, m.Then, fresh)
+	}
 	if next := m.Receipt.(receipt).next; m.Settled && next != nil {
 		queue, payload := cmp.Or(next.queue, s.c.Queue), next.payload(time.Now())
 		if err := s.replace(ctx, "ack", m, queue, payload, next.delay); err != nil {
@@ -249,7 +258,7 @@ func (s *Source) Later(ctx context.Context, m *worker.Message, delay time.Durati
 	if err := s.answered("release", m, n, err); err != nil {
 		return err
 	}
-	s.h.pending(ctx, s.c.Queue, m)
+	s.h.pending(ctx, s.c.Queue, m, m.Raw)
 	return nil
 }
 
@@ -264,7 +273,7 @@ func (s *Source) PutBack(ctx context.Context, m *worker.Message) error {
 	if err := s.answered("put back", m, n, err); err != nil {
 		return err
 	}
-	s.h.pending(ctx, s.c.Queue, m)
+	s.h.pending(ctx, s.c.Queue, m, m.Raw)
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -31,6 +32,9 @@ return 1
 // end of another stream of the same connection. On a cluster where the two are in
 // different slots it is added before it is acked: whatever fails in between
 // leaves it in both. A message that cannot be read is refused.
+//
+// One that has been in the failure transport loses the stamp that says so: with
+// it, Symfony would drop the message when its handlers fail for good.
 func (s *Source) Forward(ctx context.Context, m *worker.Message, stream string) error {
 	d, err := s.deliveryOf(m)
 	if err != nil {
@@ -42,16 +46,38 @@ func (s *Source) Forward(ctx context.Context, m *worker.Message, stream string) 
 	if d.envelope == nil || errors.Is(m.Err, worker.ErrUnreadable) {
 		return fmt.Errorf("transport %s, message %s: not forwarded to %s, it stays: %w", s.name, d.id, stream, cmp.Or(m.Err, worker.ErrUnreadable))
 	}
+	fields := s.outside(d)
 	if !s.cfg.Cluster || hashed(stream) == hashed(s.cfg.Stream) {
-		return s.answer(ctx, d, true, forward, []string{s.cfg.Stream, stream}, append([]any{s.cfg.DeleteAfterAck}, d.fields...)...)
+		return s.answer(ctx, d, true, forward, []string{s.cfg.Stream, stream}, append([]any{s.cfg.DeleteAfterAck}, fields...)...)
 	}
 	if err := s.Renew(ctx, m); err != nil {
 		return err
 	}
-	if err := s.client.XAdd(ctx, &redis.XAddArgs{Stream: stream, Values: d.fields}).Err(); err != nil {
+	if err := s.client.XAdd(ctx, &redis.XAddArgs{Stream: stream, Values: fields}).Err(); err != nil {
 		return fmt.Errorf("transport %s, message %s: not forwarded to %s: %w", s.name, d.id, stream, err)
 	}
 	return s.ack(ctx, m, s.cfg.DeleteAfterAck)
+}
+
+// outside is d's entry as it is for those who know nothing of the failure
+// transport that it has been in.
+func (s *Source) outside(d *delivery) []any {
+	e, changed := d.envelope.outside(s.secret)
+	if !changed {
+		return d.fields
+	}
+	fields := slices.Clone(d.fields)
+	for i := 0; i < len(fields); i += 2 {
+		switch fields[i] {
+		case "message":
+			fields[i+1] = s.cfg.Serializer.wrap(e.json())
+		case "body":
+			fields[i+1] = e.body
+		case "headers":
+			fields[i+1] = string(e.headersJSON)
+		}
+	}
+	return fields
 }
 
 // hashed is the part of a key that Redis Cluster hashes: what is between the

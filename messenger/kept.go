@@ -328,31 +328,42 @@ func (s *Source) FailedMessage(ctx context.Context, id string) (FailedMessage, e
 // time one gets ErrNotKept; but for a failure transport whose stream is in another
 // slot of a cluster: there both may put it back.
 func (s *Source) Retry(ctx context.Context, id string) error {
+	return s.requeue(ctx, id, s.cfg.Stream)
+}
+
+// MoveOn puts the message of that id at the end of another stream of the same
+// connection, as Retry does at that of its own, but without the stamp that says
+// that it is in a failure transport.
+func (s *Source) MoveOn(ctx context.Context, id, stream string) error {
+	return s.requeue(ctx, id, stream)
+}
+
+func (s *Source) requeue(ctx context.Context, id, stream string) error {
 	m, err := s.FailedMessage(ctx, id)
 	if err != nil {
 		return err
 	}
-	if f := s.besideFailed(); f != nil {
-		value, err := s.value(m.Parked)
+	if f := s.besideFailed(stream); f != nil {
+		value, err := s.value(m.Parked, stream != s.cfg.Stream)
 		if err != nil {
-			return fmt.Errorf("not put back: %w", err)
+			return fmt.Errorf("not put on stream %s: %w", stream, err)
 		}
-		return f.move(ctx, m.ID, s.cfg.Stream, value)
+		return f.move(ctx, m.ID, stream, value)
 	}
 	return s.failed.Take(ctx, id, func(p Parked) error {
-		value, err := s.value(p)
+		value, err := s.value(p, stream != s.cfg.Stream)
 		if err != nil {
-			return fmt.Errorf("not put back: %w", err)
+			return fmt.Errorf("not put on stream %s: %w", stream, err)
 		}
-		return s.Push(ctx, value)
+		return s.push(ctx, stream, value)
 	})
 }
 
 // besideFailed is the failure transport where it is a stream that one script may
-// touch together with the transport's own; else nil.
-func (s *Source) besideFailed() *Stream {
+// touch together with the given one; else nil.
+func (s *Source) besideFailed(stream string) *Stream {
 	f, ok := s.failed.(*Stream)
-	if !ok || f.Client != s.client || s.cfg.Cluster && hashed(f.Config.Stream) != hashed(s.cfg.Stream) {
+	if !ok || f.Client != s.client || s.cfg.Cluster && hashed(f.Config.Stream) != hashed(stream) {
 		return nil
 	}
 	return f
@@ -368,13 +379,19 @@ func (s *Source) Forget(ctx context.Context, id string) error {
 
 // Push adds a value to the end of the stream: the field message of an entry.
 func (s *Source) Push(ctx context.Context, raw []byte) error {
-	if err := s.client.XAdd(ctx, &redis.XAddArgs{Stream: s.cfg.Stream, Values: []any{"message", raw}}).Err(); err != nil {
-		return fmt.Errorf("transport %s: cannot add to stream %s: %w", s.name, s.cfg.Stream, err)
+	return s.push(ctx, s.cfg.Stream, raw)
+}
+
+func (s *Source) push(ctx context.Context, stream string, raw []byte) error {
+	if err := s.client.XAdd(ctx, &redis.XAddArgs{Stream: stream, Values: []any{"message", raw}}).Err(); err != nil {
+		return fmt.Errorf("transport %s: cannot add to stream %s: %w", s.name, stream, err)
 	}
 	return nil
 }
 
-func (s *Source) value(p Parked) ([]byte, error) {
+// value is p as the field message of an entry. outside: for those who know
+// nothing of the failure transport.
+func (s *Source) value(p Parked, outside bool) ([]byte, error) {
 	if !utf8.ValidString(p.Body) {
 		return nil, unreadable("its body is not UTF-8, and the JSON of a stream entry cannot hold it")
 	}
@@ -382,7 +399,11 @@ func (s *Source) value(p Parked) ([]byte, error) {
 	if err != nil {
 		return nil, unreadable("its headers: " + err.Error())
 	}
-	e := envelope{bodyJSON: quote(p.Body), headersJSON: writeHeaders(withoutOrigin(headers))}
+	headers = withoutOrigin(headers)
+	e := &envelope{bodyJSON: quote(p.Body), headersJSON: writeHeaders(headers), body: p.Body, headers: headers}
+	if outside {
+		e, _ = e.outside(s.secret)
+	}
 	return s.cfg.Serializer.wrap(e.json()), nil
 }
 

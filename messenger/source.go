@@ -344,8 +344,12 @@ func (s *Source) answer(ctx context.Context, d *delivery, final bool, script *re
 }
 
 // Ack removes m from the group's pending entries, and with delete_after_ack from
-// the stream. An entry that was trimmed meanwhile is acked like any other.
+// the stream. An entry that was trimmed meanwhile is acked like any other. One
+// that goes on to m.Then is forwarded there.
 func (s *Source) Ack(ctx context.Context, m *worker.Message) error {
+	if m.Then != "" {
+		return s.Forward(ctx, m, m.Then)
+	}
 	return s.ack(ctx, m, s.cfg.DeleteAfterAck)
 }
 
@@ -441,7 +445,7 @@ func (s *Source) Park(ctx context.Context, m *worker.Message, reason string) err
 		return fmt.Errorf("transport %s, message %s: not parked: %w", s.name, d.id, err)
 	}
 	parked := Parked{Body: e.body, Headers: string(e.headersJSON), Origin: s.cfg.Stream + " " + d.first}
-	if f := s.besideFailed(); f != nil {
+	if f := s.besideFailed(s.cfg.Stream); f != nil {
 		value, err := f.entry(ctx, parked)
 		if err != nil {
 			return fmt.Errorf("transport %s, message %s: not parked: %w", s.name, d.id, err)

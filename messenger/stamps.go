@@ -2,6 +2,7 @@ package messenger
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	"zabor/internal/php"
@@ -120,6 +121,37 @@ func (e *envelope) parked(transport, reason, secret string, now time.Time) (*env
 	}
 	p.bodyJSON, p.headersJSON = quote(p.body), writeHeaders(p.headers)
 	return &p, nil
+}
+
+// outside is the envelope without the stamp that says that it is in a failure
+// transport, and whether it had one. Where the stamp cannot be taken off without
+// harm, as in [envelope.parked], the envelope is as it was.
+func (e *envelope) outside(secret string) (out *envelope, changed bool) {
+	signed := e.header(signHeader) != ""
+	if signed && !e.signedBy(secret) {
+		return e, false
+	}
+	p := *e
+	p.headers = slices.Clone(e.headers)
+	if e.header(typeHeader) != "" {
+		p.headers = slices.DeleteFunc(p.headers, func(h header) bool { return h.name == stampPrefix+sentToFailureStamp })
+		changed = len(p.headers) < len(e.headers)
+	} else if d, err := readDocument(e.body); err == nil {
+		n := len(d.stamps.Items)
+		d.stamps.Items = slices.DeleteFunc(d.stamps.Items, func(it php.Item) bool { return it.Key == php.String(sentToFailureStamp) })
+		changed = len(d.stamps.Items) < n
+		if p.body, err = d.body(); err != nil {
+			return e, false
+		}
+	}
+	if !changed {
+		return e, false
+	}
+	if signed {
+		p.sign(secret)
+	}
+	p.bodyJSON, p.headersJSON = quote(p.body), writeHeaders(p.headers)
+	return &p, true
 }
 
 // skip reports whether a stamp is there already: the first failure transport

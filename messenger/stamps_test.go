@@ -2,6 +2,7 @@ package messenger
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -94,6 +95,44 @@ func TestParkedJSON(t *testing.T) {
 		`"` + s + `RedeliveryStamp":"[{\"retryCount\":0,\"redeliveredAt\":\"2024-05-06T07:08:09+00:00\"}]"}`
 	if got := string(p.headersJSON); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// What leaves for a stream of PHP's own loses the stamp of the failure transport
+// and no other; references hold, and a signature fits.
+func TestOutside(t *testing.T) {
+	headers := []header{{name: "type", value: "A"}}
+	for name, e := range map[string]*envelope{
+		"php":  {body: phpBody("1"), headersJSON: []byte("[]")},
+		"json": {body: "{}", headers: headers, headersJSON: writeHeaders(headers)},
+	} {
+		if same, changed := e.outside(""); changed || same != e {
+			t.Errorf("%s: an envelope that was never parked is changed", name)
+		}
+		for _, v2 := range []bool{false, true} {
+			signed := *e
+			signed.headers = append(slices.Clone(e.headers), header{name: signHeader, value: ""})
+			signed.headers[len(e.headers)].value = signed.signature("s3cr3t", v2)
+			p, err := signed.parked("async", "held", "s3cr3t", parkedAt)
+			ok(t, err)
+			before := p.body + string(p.headersJSON)
+			if _, changed := p.outside("another"); changed {
+				t.Errorf("%s: changed, although it cannot be signed anew", name)
+			}
+			out, changed := p.outside("s3cr3t")
+			if !changed || !out.signedBy("s3cr3t") {
+				t.Errorf("%s: changed %v, signed %v", name, changed, out.signedBy("s3cr3t"))
+			}
+			text := out.body + string(out.headersJSON)
+			for what, want := range map[string]int{"originalReceiverName": 0, "retryCount": 1, "exceptionMessage": 1} {
+				if got := strings.Count(text, what); got != want {
+					t.Errorf("%s: %q is there %d times, want %d", name, what, got, want)
+				}
+			}
+			if p.body+string(p.headersJSON) != before || !p.signedBy("s3cr3t") {
+				t.Errorf("%s: the parked envelope itself has changed", name)
+			}
+		}
 	}
 }
 

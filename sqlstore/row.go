@@ -19,7 +19,7 @@ const (
 		"message_fp, fingerprint, fields, lease, absent_after, hold_after, pending_for"
 	outcomeColumns = "state, basis, epoch, attempt_id, request, prepared, reference, other_reference, " +
 		"answer_status, answer_header, answer_body, reason, hook_due, parked, " +
-		"captures, free, allowance, hook_data, hooked, replays"
+		"captures, free, allowance, hook_data, hooked, replays, moved_on"
 	timeColumns = "captured_at, send_until, replay_until, state_since"
 	allColumns  = keyColumns + ", " + askedColumns + ", " + outcomeColumns + ", " + timeColumns
 )
@@ -81,7 +81,7 @@ func (s *Store) outcomeArgs(r zabor.Row) ([]any, error) {
 		string(r.State), string(r.Basis), r.Claim.Epoch, r.Claim.ID[:], orNull(request),
 		[]byte(r.Prepared), []byte(r.Reference), []byte(r.OtherReference),
 		status, header, body, clean(r.Reason, maxReason), r.HookDue, []byte(r.Parked),
-		int64(r.Captures), int64(r.Free), int64(r.Allowance), orNull(hookData), hooked, int64(r.Replays),
+		int64(r.Captures), int64(r.Free), int64(r.Allowance), orNull(hookData), hooked, int64(r.Replays), int64(r.MovedOn),
 	}, nil
 }
 
@@ -117,7 +117,7 @@ func (s *Store) scanRow(rows interface{ Scan(...any) error }) (zabor.Row, error)
 		&message, &fingerprint, &fields, &lease, &absent, &hold, &pending,
 		&r.State, &r.Basis, &r.Claim.Epoch, &attempt, &request, &prepared, &reference, &other,
 		&status, &header, &body, &r.Reason, &r.HookDue, &parked,
-		&r.Captures, &r.Free, &r.Allowance, &hookData, &hooked, &r.Replays,
+		&r.Captures, &r.Free, &r.Allowance, &hookData, &hooked, &r.Replays, &r.MovedOn,
 		&captured, &sendUntil, &replayUntil, &since, &at)
 	if err != nil {
 		return zabor.Row{}, err

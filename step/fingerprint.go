@@ -59,6 +59,12 @@ func sum(version string, parts []part) string {
 	return d.sum()
 }
 
+// Fingerprint tells m from another message under the same key; it is the Message
+// of m's [zabor.Effect].
+func (s *Step) Fingerprint(m Message) string { return messageSum(s.messageParts(m.Data)) }
+
+func messageSum(parts []part) string { return sum("zabor message 2", parts) }
+
 // messageParts are the parts of the fingerprint that tells one message from
 // another under the same key. It decides whether a message that meets a done row
 // is that row's own, so it must be the same for the same message however often

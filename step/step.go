@@ -52,6 +52,7 @@ type Spec struct {
 	Volatile []string
 
 	Hooks map[zabor.State]Hook // by captured, pending, settled, declined, held
+	Then  string               // queue on which the message goes on afterwards; empty: none
 
 	Attempts   int
 	HoldAfter  time.Duration
@@ -244,6 +245,10 @@ func (s *Step) HasPart() bool { return s.spec.Part != "" }
 // HasScope reports whether a key always has a scope of the step's own.
 func (s *Step) HasScope() bool { return s.spec.Scope != "" }
 
+// Then is the queue on which a message goes on once its row is settled, declined
+// or pending; empty: it does not.
+func (s *Step) Then() string { return s.spec.Then }
+
 // Timeout is the longest that a call of the step may take.
 func (s *Step) Timeout() time.Duration {
 	longest := time.Duration(0)
@@ -389,7 +394,7 @@ func (s *Step) Effect(ctx context.Context, m Message) (zabor.Effect, error) {
 	message := s.messageParts(m.Data)
 	e := zabor.Effect{
 		Key:        key,
-		Message:    sum("zabor message 2", message),
+		Message:    messageSum(message),
 		Attempts:   s.spec.Attempts,
 		HoldAfter:  s.spec.HoldAfter,
 		PendingFor: s.spec.PendingFor,

@@ -28,6 +28,9 @@ type Message struct {
 	Chained bool
 	// Settled is set before Ack: the message's row is settled.
 	Settled bool
+	// Then is set before Ack: the queue on which the message goes on; empty: it
+	// does not. A chain goes on with its message.
+	Then string
 }
 
 // Source is a queue that delivers each message at least once. Its methods may
@@ -43,10 +46,11 @@ type Source interface {
 	// again.
 	Receive(ctx context.Context) (*Message, error)
 
-	// Ack removes m from the queue, and sends the next message of its chain if
-	// m is Chained and Settled. The queue may deliver m again until Ack has
-	// returned nil. ErrLost: the reserve had ended and m is no longer
-	// this caller's; it was, or will be, delivered again.
+	// Ack removes m from the queue. Where m.Then names another queue it moves m
+	// there as Forward does, made ready to be handled anew; else it sends the
+	// next message of m's chain if m is Chained and Settled. The queue may
+	// deliver m again until Ack has returned nil. ErrLost: the reserve had ended
+	// and m is no longer this caller's; it was, or will be, delivered again.
 	Ack(ctx context.Context, m *Message) error
 
 	// Later puts m back with the bytes it had before the delivery, to be

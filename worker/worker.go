@@ -169,10 +169,7 @@ func (w *Worker) handle(ctx context.Context, q Queue, m *Message) {
 	switch verdict, why := w.judge(m, row, err); verdict {
 	case ack:
 		w.Log.Info("done", "queue", q.Name(), "message", m.ID, "key", key, "state", row.State, "reference", row.Reference)
-		w.at(Acking, key)
-		m.Settled = row.State == zabor.Settled
-		_ = w.answer(ctx, q, m, "ack", func(ctx context.Context) error { return q.Ack(ctx, m) })
-		w.at(Acked, key)
+		w.ack(ctx, q, m, s, row)
 	case park:
 		code := "parked"
 		if w.told.taken(key) || errors.Is(err, zabor.ErrOtherRequest) {
@@ -316,10 +313,15 @@ func (w *Worker) park(ctx context.Context, q Queue, m *Message, key zabor.Key, r
 	if key.Order == "" {
 		return
 	}
+	w.note(ctx, key, func(ctx context.Context) error { return w.Fence.Parked(ctx, key, m.ID) })
+}
+
+// note writes into key's row what became of a message, and logs where it cannot.
+func (w *Worker) note(ctx context.Context, key zabor.Key, write func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), AnswerTimeout)
 	defer cancel()
-	if err := w.Fence.Parked(ctx, key, m.ID); err != nil {
-		w.Log.Error("cannot note the parked message in its row", "key", key, "error", err)
+	if err := write(ctx); err != nil {
+		w.Log.Error("cannot note in its row what became of a message", "key", key, "error", err)
 	}
 }
 

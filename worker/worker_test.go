@@ -128,7 +128,8 @@ type watched struct {
 	worker.Source
 	s        *shop
 	receives atomic.Int64
-	received func() // called before Receive returns a message
+	received func()       // called before Receive returns a message
+	acks     func() error // called in place of Ack; nil: Ack itself
 	delays   []time.Duration
 	renewed  atomic.Int64
 }
@@ -144,6 +145,9 @@ func (q *watched) Receive(ctx context.Context) (*worker.Message, error) {
 
 func (q *watched) Ack(ctx context.Context, m *worker.Message) error {
 	q.s.note("ack")
+	if q.acks != nil {
+		return q.acks()
+	}
 	return q.Source.Ack(ctx, m)
 }
 

@@ -78,6 +78,7 @@ func Source(t *testing.T, open func(t *testing.T) SourceUnderTest) {
 		{"park", testPark},
 		{"park while the failure transport is broken", testParkBroken},
 		{"forward", testForward},
+		{"then", testThen},
 		{"unreadable", testUnreadable},
 		{"cancel", testCancel},
 		{"connections killed", testDisconnect},
@@ -367,6 +368,26 @@ func testForward(t *testing.T, s sourceTest) {
 		t.Errorf("Forward to no queue = %v, want an error", err)
 	}
 	s.ok("Ack", s.Source.Ack(ctx, third))
+	s.depth(worker.Depth{})
+}
+
+// A message that goes on with its ack does so once, whoever else had it, and
+// begins anew there.
+func testThen(t *testing.T, s sourceTest) {
+	s.Push(t, "1")
+	old := s.next()
+	held := s.next() // the reserve of old has ended
+	old.Then, held.Then = s.Other, s.Other
+	s.lost("Ack", s.Source.Ack(t.Context(), old))
+	if got := s.Forwarded(t); len(got) != 0 {
+		t.Fatalf("the other queue holds %q after the Ack of a lost message", got)
+	}
+	s.depth(worker.Depth{Reserved: 1})
+	s.ok("Ack of the holder", s.Source.Ack(t.Context(), held))
+	s.lost("Ack twice", s.Source.Ack(t.Context(), held))
+	if got := s.Forwarded(t); !slices.Equal(got, []string{string(old.Raw)}) {
+		t.Errorf("the other queue holds\n%q, want\n%q", got, old.Raw)
+	}
 	s.depth(worker.Depth{})
 }
 

@@ -110,20 +110,37 @@ func (p *program) checkPlaces(file *config.Config, list []station) error {
 			p.log.Warn("cache or sessions are in the queue's database: no prefix protects messages from FLUSHDB, which Laravel's cache:clear is",
 				"queue", s.queue, "prefix", k.Prefix, "db", s.db)
 		}
-		if file.Bus == nil || s.Config == nil {
+		if s.Config == nil {
 			continue
 		}
-		for pattern, target := range file.Bus.Forward {
-			if target == s.Stream {
-				return usage(fmt.Errorf("%s: bus.forward.%s: %s is the stream of queue %s, which zabor takes from: the message would come back and be forwarded for ever", file.Path, pattern, target, s.queue),
-					"nothing was started; write a stream that only the PHP workers take from")
-			}
+		if wrong := circles(file, s); len(wrong) > 0 {
+			return usage(config.Errors(wrong), "nothing was started")
 		}
 	}
 	if file.Bus != nil && file.Bus.Forward["*"] != "" {
 		p.log.Warn("every message that has no step is forwarded (bus.forward '*'): one whose class was renamed, or that a step should name, runs in PHP without a fence", "to", file.Bus.Forward["*"])
 	}
 	return nil
+}
+
+// circles are the settings that send messages to the stream of s, from which
+// zabor takes them again.
+func circles(file *config.Config, s station) (wrong []config.Finding) {
+	check := func(target, key string) {
+		if target == s.Stream {
+			wrong = append(wrong, file.Finding(key, fmt.Sprintf("%s is the stream of queue %s, which zabor takes from: the message would come back, and go on for ever", target, s.queue),
+				"write a stream that only the PHP workers take from"))
+		}
+	}
+	if file.Bus != nil {
+		for _, pattern := range slices.Sorted(maps.Keys(file.Bus.Forward)) {
+			check(file.Bus.Forward[pattern], "bus.forward."+string(pattern))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(file.Steps)) {
+		check(file.Steps[name].Then, "steps."+name+".then")
+	}
+	return wrong
 }
 
 // checkEviction refuses servers that drop keys of their own accord when memory is

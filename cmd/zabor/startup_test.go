@@ -62,6 +62,8 @@ func TestStartUpRefuses(t *testing.T) {
 		{"a prefix of its own", "keep_apart: [{prefix: 'cache:', db: DB}]\n", nil, "", exitGood, "no prefix protects messages from FLUSHDB"},
 		{"another database", "keep_apart: [{prefix: laravel_database_, db: 0}]\n", nil, "", exitGood, "started"},
 		{"a forward to a stream that is consumed", "bus: {forward: {Mail: messages}}\n", nil, "", exitUsage, "bus.forward.Mail: messages is the stream of queue async"},
+		{"a step that goes on to a stream that is consumed", "    then: messages\n", nil, "", exitUsage, "steps.charge.then: messages is the stream of queue async"},
+		{"a step that goes on to a queue that is consumed", "    then: payments\n", nil, "", exitUsage, "steps.charge.then: queue payments is one that zabor takes from"},
 		{"a forward of everything", "bus: {forward: {'*': default}}\n", nil, "", exitGood, "every message that has no step is forwarded"},
 		{"an evicting server", "", evicting, "", exitUsage, "maxmemory-policy allkeys-lru"},
 		{"an evicting server that forbids CONFIG", "", managed, "", exitUsage, "maxmemory-policy allkeys-lru"},

@@ -339,6 +339,7 @@ func (v *validator) compileStep(at path, name string, s *Step) *step.Step {
 		Volatile:     s.Volatile,
 		Enums:        map[string]map[string]string{},
 		Hooks:        map[zabor.State]step.Hook{},
+		Then:         s.Then,
 		Attempts:     v.Attempts,
 		HoldAfter:    v.HoldAfter,
 		PendingFor:   v.PendingFor,

@@ -108,6 +108,16 @@ func (r *reader) parse(content []byte) ast.Node {
 	return nil
 }
 
+// Finding is one about the setting of that key, for those who find out more than
+// the file itself says.
+func (c *Config) Finding(key, what, fix string) Finding {
+	f := Finding{File: c.Path, Key: key, What: what, Fix: fix}
+	if s, ok := c.index[key]; ok {
+		f.Line, f.Column = s.value.line, s.value.column
+	}
+	return f
+}
+
 // at is where the value of the setting at p stands, or that of the nearest
 // setting around it that is there.
 func (c *Config) at(p path) position {

@@ -151,7 +151,7 @@ type Step struct {
 	Settled  *Hook  `yaml:"settled" doc:"SQL in the transaction of a success."`
 	Declined *Hook  `yaml:"declined" doc:"SQL in the transaction of a definite no."`
 	Held     *Hook  `yaml:"held" doc:"SQL in the transaction of a hold."`
-	Then     string `yaml:"then" doc:"Queue on which the same message goes on afterwards."`
+	Then     string `yaml:"then" doc:"Queue on which the same message goes on once it is settled, declined or pending: of Laravel a queue beside its own, of Symfony a stream in the same Redis database."`
 }
 
 // Request is a request to a provider. Its texts are templates.

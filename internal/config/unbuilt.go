@@ -18,7 +18,6 @@ var unbuilt = [...]struct {
 	{key: "dashboard", lost: "there is no dashboard"},
 	{key: "metrics", lost: "there are no metrics"},
 	{key: "queues.*.shared", lost: "zabor must be the queue's only consumer"},
-	{key: "steps.*.then", lost: "the message does not go on"},
 }
 
 // Unbuilt lists the settings of c that are valid and that this version does not

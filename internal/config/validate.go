@@ -38,6 +38,7 @@ func (v *validator) validate() {
 	v.buildProviders()
 	v.buildSteps()
 	v.validateReserves()
+	v.validateThen()
 	v.validateBus()
 	v.validateDoors()
 }
@@ -202,6 +203,16 @@ func span(d time.Duration) string {
 		s = s[:len(s)-2]
 	}
 	return s
+}
+
+// validateThen keeps messages that go on from coming back.
+func (v *validator) validateThen() {
+	for _, name := range slices.Sorted(maps.Keys(v.Steps)) {
+		p := path{"steps", name, "then"}
+		if queue := v.Steps[name].Then; v.Queues[queue] != nil {
+			v.wrong(p, fmt.Sprintf("queue %s is one that zabor takes from: the message would come back, and go on for ever", queue), "write a queue that only the PHP workers take from; for Symfony its stream")
+		}
+	}
 }
 
 // validateBus keeps a message from being two things, and from going round.

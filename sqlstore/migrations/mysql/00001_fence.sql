@@ -41,6 +41,7 @@ CREATE TABLE IF NOT EXISTS zabor_fences (
   hook_data       MEDIUMBLOB     NULL,
   hooked          TINYINT        NOT NULL,
   replays         INT            NOT NULL,
+  moved_on        INT            NOT NULL,
   captured_at     BIGINT         NOT NULL,
   send_until      BIGINT         NOT NULL,
   replay_until    BIGINT         NOT NULL,

@@ -41,6 +41,7 @@ CREATE TABLE zabor_fences (
   hook_data       bytea,
   hooked          smallint NOT NULL,
   replays         integer NOT NULL,
+  moved_on        integer NOT NULL,
   captured_at     bigint NOT NULL,
   send_until      bigint NOT NULL,
   replay_until    bigint NOT NULL,

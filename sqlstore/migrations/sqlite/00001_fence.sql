@@ -42,6 +42,7 @@ CREATE TABLE zabor_fences (
   hook_data       BLOB,
   hooked          INTEGER NOT NULL,
   replays         INTEGER NOT NULL,
+  moved_on        INTEGER NOT NULL,
   captured_at     INTEGER NOT NULL,
   send_until      INTEGER NOT NULL,
   replay_until    INTEGER NOT NULL,

@@ -1,0 +1,36 @@
+package worker
+
+import (
+	"context"
+
+	"zabor"
+	"zabor/step"
+)
+
+// ack tells the queue that m is done: m goes on to the queue that its step names,
+// or its chain does, or neither.
+//
+// That m has gone on is noted in the row after the queue has answered, so that a
+// second message for the key does not follow it. Who dies between the two leaves
+// no note: a second message goes on too then, and none is ever left behind.
+func (w *Worker) ack(ctx context.Context, q Queue, m *Message, s *step.Step, row zabor.Row) {
+	w.at(Acking, row.Key)
+	m.Then = then(m, s, row)
+	m.Settled = row.State == zabor.Settled && s.Then() == ""
+	err := w.answer(ctx, q, m, "ack", func(ctx context.Context) error { return q.Ack(ctx, m) })
+	w.at(Acked, row.Key)
+	if err != nil || m.Then == "" {
+		return
+	}
+	w.Log.Info("gone on", "queue", q.Name(), "message", m.ID, "key", row.Key, "to", m.Then)
+	w.note(ctx, row.Key, func(ctx context.Context) error { return w.Fence.MovedOn(ctx, row.Key, row.Generation) })
+}
+
+// then is the queue on which m goes on after its row; empty: none. A job with a
+// chain takes it along, and a chain ends with a no.
+func then(m *Message, s *step.Step, row zabor.Row) string {
+	if row.GoneOn() || m.Chained && row.State == zabor.Declined {
+		return ""
+	}
+	return s.Then()
+}
