@@ -362,7 +362,7 @@ func fullRow() zabor.Row {
 		Reason:  "why: “é” 😀 'x' \n",
 		HookDue: "settled", HookData: []byte("hook " + binary), Hooked: true,
 
-		Captures: 5, Replays: 3, Free: 2, Allowance: 6,
+		Captures: 5, Replays: 3, MovedOn: 2, Free: 2, Allowance: 6,
 		Lease: 11*time.Second + time.Microsecond, AbsentAfter: 2 * time.Minute, HoldAfter: 30 * time.Minute, PendingFor: 72 * time.Hour,
 		Parked: "uuid " + binary,
 	}
