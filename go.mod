@@ -3,6 +3,7 @@ module zabor
 go 1.26.0
 
 require (
+	github.com/VKCOM/php-parser v0.8.2
 	github.com/alecthomas/kong v1.17.0
 	github.com/alicebob/miniredis/v2 v2.40.0
 	github.com/bojanz/currency v1.4.2

@@ -35,6 +35,7 @@ type cli struct {
 	Migrate   migrateCommand   `cmd:"" help:"Create or upgrade the tables, or print the SQL."`
 	Fence     fenceCommand     `cmd:"" help:"Look at rows of the fence."`
 	Failed    failedCommand    `cmd:"" help:"Failure transports of the queues: list, put back, forget."`
+	Doctor    doctorCommand    `cmd:"" help:"What in an application's configuration, in its source and on its servers will charge twice or lose a message."`
 	Conf      configCommand    `cmd:"" name:"config" help:"Check the configuration, or print its schema."`
 	Alert     alertCommand     `cmd:"" help:"Alerts."`
 	Providers providersCommand `cmd:"" help:"What zabor believes about each payment provider, and why."`

@@ -84,20 +84,26 @@ func lookup(variable func(string) (string, bool), name string) (string, error) {
 // The unquoted values null, (null), empty and (empty) are empty. Errors name
 // the line and hold no value.
 func ReadEnvFile(path string, environment func(string) (string, bool)) (map[string]string, error) {
+	values, _, err := ReadEnvLines(path, environment)
+	return values, err
+}
+
+// ReadEnvLines is [ReadEnvFile] with the line on which each variable is set.
+func ReadEnvLines(path string, environment func(string) (string, bool)) (values map[string]string, lines map[string]int, err error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("environment file: %w", err)
+		return nil, nil, fmt.Errorf("environment file: %w", err)
 	}
-	values, line, err := parseEnv(string(content), environment)
+	values, lines, line, err := parseEnv(string(content), environment)
 	if err != nil {
-		return nil, fmt.Errorf("%s:%d: %w", path, line, err)
+		return nil, nil, fmt.Errorf("%s:%d: %w", path, line, err)
 	}
-	return values, nil
+	return values, lines, nil
 }
 
 // parseEnv parses a dotenv text; line is that of the error.
-func parseEnv(text string, environment func(string) (string, bool)) (values map[string]string, line int, err error) {
-	values = map[string]string{}
+func parseEnv(text string, environment func(string) (string, bool)) (values map[string]string, lines map[string]int, line int, err error) {
+	values, lines = map[string]string{}, map[string]int{}
 	known := func(name string) (string, bool) {
 		if environment != nil {
 			if v, ok := environment(name); ok {
@@ -117,10 +123,10 @@ func parseEnv(text string, environment func(string) (string, bool)) (values map[
 			continue
 		}
 		if !found {
-			return nil, line, errors.New("no = in the line: write NAME=value")
+			return nil, nil, line, errors.New("no = in the line: write NAME=value")
 		}
 		if !isName(name) {
-			return nil, line, errors.New("what stands before = is not a name: letters, digits and _ make one")
+			return nil, nil, line, errors.New("what stands before = is not a name: letters, digits and _ make one")
 		}
 		text = text[strings.IndexByte(text, '=')+1:]
 		rest = strings.TrimLeft(rest, " \t")
@@ -130,21 +136,23 @@ func parseEnv(text string, environment func(string) (string, bool)) (values map[
 			text = strings.TrimLeft(text, " \t")
 			quoted, size := quotedValue(text, known)
 			if size == 0 {
-				return nil, line, fmt.Errorf("the value of %s has no closing quote", name)
+				return nil, nil, line, fmt.Errorf("the value of %s has no closing quote", name)
 			}
 			behind := strings.TrimSpace(firstLine(text[size:]))
 			if behind != "" && !strings.HasPrefix(behind, "#") {
-				return nil, line, fmt.Errorf("something stands behind the closing quote of %s", name)
+				return nil, nil, line, fmt.Errorf("something stands behind the closing quote of %s", name)
 			}
+			lines[name] = line
 			line += strings.Count(text[:size], "\n")
 			value, text = quoted, text[size:]
 		default:
+			lines[name] = line
 			value = bareValue(rest, known)
 		}
 		values[name] = value
 		text = afterLine(text)
 	}
-	return values, 0, nil
+	return values, lines, 0, nil
 }
 
 // quotedValue reads the quoted value at the start of s and how many bytes it
