@@ -99,6 +99,39 @@ func scopeArgs(scope string) []any {
 	return []any{[]byte(scope), []byte(scope + "/"), []byte(scope + "0")}
 }
 
+// Outline lists rows in key order, behind the given key, with what tells them
+// apart and what became of them: without their requests, answers, fingerprints and
+// what hooks bind. It is for whoever reads all of them.
+func (s *Store) Outline(ctx context.Context, after zabor.Key, limit int) ([]zabor.Row, error) {
+	query := "SELECT " + keyColumns + ", state, provider, provider_key, amount_minor, currency, reference, other_reference, reason, parked, " +
+		"captured_at, send_until, state_since, {now} FROM zabor_fences"
+	var args []any
+	if after != (zabor.Key{}) {
+		condition, values := s.dialect.after(after, "")
+		query, args = query+" WHERE "+condition, values
+	}
+	var found []zabor.Row
+	err := s.repeat(ctx, func(ctx context.Context) error {
+		found = make([]zabor.Row, 0, limit)
+		return s.query(ctx, func(rows *sql.Rows) error {
+			var r zabor.Row
+			var scope, order, step, provider, reference, other, parked []byte
+			var captured, until, since, now int64
+			err := rows.Scan(&scope, &order, &step, &r.State, &provider, &r.ProviderKey, &r.Amount.Minor, &r.Amount.Currency,
+				&reference, &other, &r.Reason, &parked, &captured, &until, &since, &now)
+			r.Key = zabor.Key{Scope: string(scope), Order: string(order), Step: string(step)}
+			r.Provider, r.Reference, r.OtherReference, r.Parked = string(provider), string(reference), string(other), string(parked)
+			r.CapturedAt, r.SendUntil, r.StateSince, r.ReadAt = moment(captured), moment(until), moment(since), moment(now)
+			found = append(found, r)
+			return err
+		}, s.dialect.sql(query+inOrder), append(args, int64(limit))...)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read rows: %w", err)
+	}
+	return found, nil
+}
+
 // notClosed in ranges, which an index can follow; states that this version does
 // not know are among them.
 const notClosed = "(state < 'declined' OR (state > 'declined' AND state < 'settled') OR state > 'settled')"

@@ -1,0 +1,85 @@
+package audit
+
+import "regexp"
+
+// format is an export that zabor knows by the titles or members that it has.
+type format struct {
+	name string
+	has  []string // all of these
+	Columns
+}
+
+// The order that a shop writes into a provider's metadata has no fixed name; these
+// are the common ones. Others are given with --columns.
+var (
+	stripeOrder = metadata("", " (metadata)")
+	objectOrder = metadata("/metadata/", "")
+)
+
+func metadata(before, after string) (columns []string) {
+	for _, name := range []string{"zabor_order", "order", "order_id", "orderId", "order_number"} {
+		columns = append(columns, before+name+after)
+	}
+	return columns
+}
+
+// yookassaID tells a payment from the head and foot lines of a register.
+var yookassaID = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f-]{27}$`)
+
+// formats, the first that fits counts.
+var formats = []format{
+	// Stripe's dashboard, «Payments», «Export»: amounts are decimals, times UTC.
+	// A two-step call's reference is the intent, and the charge its alias.
+	{name: "stripe payments", has: []string{"id", "PaymentIntent ID", "Amount", "Currency", "Status"}, Columns: Columns{
+		Reference: []string{"PaymentIntent ID", "id"}, Alias: []string{"id"}, Order: stripeOrder, Step: []string{"zabor_step (metadata)", "step (metadata)"},
+		Amount: []string{"Amount"}, Currency: []string{"Currency"}, At: []string{"Created date (UTC)", "Created (UTC)"},
+		Status: []string{"Status"}, Success: []string{"Paid", "succeeded", "Refunded", "Partially Refunded", "Partial Refund", "Disputed"},
+	}},
+	// Stripe's API: payment intents and charges, an object on a line.
+	{name: "stripe charge", has: []string{"/id", "/object", "/payment_intent", "/amount", "/currency", "/status"}, Columns: Columns{
+		Reference: []string{"/payment_intent"}, Alias: []string{"/id"}, Order: objectOrder, Step: []string{"/metadata/zabor_step", "/metadata/step"},
+		Amount: []string{"/amount"}, Minor: true, Currency: []string{"/currency"}, At: []string{"/created"},
+		Status: []string{"/status"}, Success: []string{"succeeded"},
+	}},
+	{name: "stripe payment intent", has: []string{"/id", "/object", "/amount", "/currency", "/status"}, Columns: Columns{
+		Reference: []string{"/id"}, Alias: []string{"/latest_charge"}, Order: objectOrder, Step: []string{"/metadata/zabor_step", "/metadata/step"},
+		Amount: []string{"/amount"}, Minor: true, Currency: []string{"/currency"}, At: []string{"/created"},
+		Status: []string{"/status"}, Success: []string{"succeeded"},
+	}},
+	// PayPal's activity download. Money that went out is negative.
+	{name: "paypal activity", has: []string{"Transaction ID", "Status", "Currency", "Gross", "Type"}, Columns: Columns{
+		Reference: []string{"Transaction ID"}, Order: []string{"Invoice Number", "Invoice ID", "Custom Number"},
+		Amount: []string{"Gross"}, Currency: []string{"Currency"},
+		Status: []string{"Status"}, Success: []string{"Completed"},
+		Type: []string{"Type"}, Charge: []string{"Express Checkout Payment", "PreApproved Payment Bill User Payment", "Website Payment", "General Payment",
+			"Mobile Payment", "Payment", "Virtual Terminal Payment", "Direct Credit Card Payment", "Subscription Payment", "eBay Auction Payment", "Mass Payment"},
+	}},
+	// PayPal's API: captures of the Orders API, an object on a line.
+	{name: "paypal capture", has: []string{"/id", "/amount/value", "/amount/currency_code", "/status"}, Columns: Columns{
+		Reference: []string{"/id"}, Order: []string{"/invoice_id", "/custom_id"}, Amount: []string{"/amount/value"}, Currency: []string{"/amount/currency_code"},
+		At: []string{"/create_time"}, Status: []string{"/status"}, Success: []string{"COMPLETED", "PARTIALLY_REFUNDED", "REFUNDED"},
+	}},
+	// YooKassa's register of payments, which has only payments that went through.
+	// Its own head and foot lines stand around the table.
+	{name: "yookassa register", has: []string{"Идентификатор платежа", "Сумма платежа", "Валюта платежа"}, Columns: Columns{
+		Reference: []string{"Идентификатор платежа"}, Amount: []string{"Сумма платежа"}, Currency: []string{"Валюта платежа"},
+		At: []string{"Время платежа", "Дата платежа"}, Order: []string{"Номер заказа", "order", "order_id"}, like: yookassaID,
+	}},
+	// YooKassa's API: payments, an object on a line.
+	{name: "yookassa payment", has: []string{"/id", "/amount/value", "/amount/currency", "/status"}, Columns: Columns{
+		Reference: []string{"/id"}, Order: objectOrder, Step: []string{"/metadata/zabor_step", "/metadata/step"},
+		Amount: []string{"/amount/value"}, Currency: []string{"/amount/currency"}, At: []string{"/created_at"},
+		Status: []string{"/status"}, Success: []string{"succeeded", "waiting_for_capture"},
+	}},
+	// Adyen's payment accounting report: one line for each event of a payment.
+	{name: "adyen accounting", has: []string{"Psp Reference", "Merchant Reference", "Record Type", "Main Currency", "Main Amount"}, Columns: Columns{
+		Reference: []string{"Psp Reference"}, Order: []string{"Merchant Reference"}, Amount: []string{"Main Amount"}, Currency: []string{"Main Currency"},
+		At: []string{"Booking Date"}, Type: []string{"Record Type"}, Charge: []string{"Authorised"},
+	}},
+	// Adyen's received payment details: one line for each payment.
+	{name: "adyen received payments", has: []string{"Psp Reference", "Merchant Reference", "Currency", "Amount", "Type"}, Columns: Columns{
+		Reference: []string{"Psp Reference"}, Order: []string{"Merchant Reference"}, Amount: []string{"Amount"}, Currency: []string{"Currency"},
+		At: []string{"Creation Date"}, Type: []string{"Type"}, Charge: []string{"Payment", "Authorised"},
+		Status: []string{"Acquirer Response"}, Success: []string{"APPROVED", "Approved"},
+	}},
+}

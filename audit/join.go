@@ -1,0 +1,195 @@
+package audit
+
+import (
+	"context"
+	"fmt"
+	"strings"
+)
+
+// Join finds the row of each success. A success belongs to the row that has its
+// reference; else to the row whose provider key it came with; else to the one row
+// of its order and step, or of those the one with its amount.
+func (l *Ledger) Join(ctx context.Context) error {
+	for _, query := range joining {
+		if _, err := l.db.ExecContext(ctx, query); err != nil {
+			return fmt.Errorf("audit: %w", err)
+		}
+	}
+	return nil
+}
+
+// unmatched are the successes that have no row so far.
+const unmatched = "NOT EXISTS (SELECT 1 FROM matches m WHERE m.success = s.id)"
+
+var joining = []string{
+	"CREATE INDEX IF NOT EXISTS fences_reference ON fences (reference) WHERE reference > x''",
+	"CREATE INDEX IF NOT EXISTS fences_other ON fences (other) WHERE other > x''",
+	"CREATE INDEX IF NOT EXISTS fences_key ON fences (key) WHERE key > x''",
+	"CREATE INDEX IF NOT EXISTS fences_order ON fences (order_id, step, scope)",
+	"CREATE INDEX IF NOT EXISTS fences_state ON fences (state)",
+	"CREATE INDEX IF NOT EXISTS successes_reference ON successes (provider, reference)",
+	"CREATE INDEX IF NOT EXISTS successes_order ON successes (order_id, step, scope) WHERE order_id IS NOT NULL",
+	"CREATE INDEX IF NOT EXISTS payments_order ON payments (order_id, step)",
+	"CREATE INDEX IF NOT EXISTS messages_order ON messages (order_id, step, scope)",
+	// Two exports may overlap: the same success is one.
+	`DELETE FROM successes WHERE id IN (SELECT s.id FROM (SELECT provider, reference, MIN(id) AS first FROM successes GROUP BY provider, reference HAVING COUNT(*) > 1) d
+	   JOIN successes s ON s.provider = d.provider AND s.reference = d.reference WHERE s.id > d.first)`,
+	"DROP TABLE IF EXISTS matches",
+	"CREATE TABLE matches (success INTEGER PRIMARY KEY, fence INTEGER NOT NULL, how TEXT NOT NULL)",
+	match("reference", "f.reference = s.reference AND f.reference > x''", ""),
+	match("reference", "f.other = s.reference AND f.other > x''", ""),
+	match("reference", "f.reference = s.alias AND f.reference > x''", " AND s.alias IS NOT NULL"),
+	match("key", "f.key = s.key AND f.key > x''", " AND s.key IS NOT NULL"),
+	matchOrder(""),
+	matchOrder(" AND f.amount = s.amount AND f.currency = s.currency"),
+	"CREATE INDEX IF NOT EXISTS matches_fence ON matches (fence)",
+}
+
+// match joins by a unique id. CROSS: SQLite reads the successes in their order
+// and looks the rows up.
+func match(how, on, where string) string {
+	return "INSERT OR IGNORE INTO matches SELECT s.id, f.id, '" + how + "' FROM successes s CROSS JOIN fences f ON " + on +
+		" AND (s.provider = '' OR f.provider = s.provider) WHERE " + unmatched + where
+}
+
+// matchOrder joins by order and step, where that is one row.
+func matchOrder(and string) string {
+	const on = " FROM successes s CROSS JOIN fences f ON f.order_id = s.order_id AND (s.step IS NULL OR f.step = s.step)" +
+		" AND (s.scope IS NULL OR f.scope = s.scope) AND (s.provider = '' OR f.provider = s.provider OR f.provider = '')"
+	return "INSERT INTO matches SELECT s.id, MIN(f.id), 'order'" + on + and +
+		" WHERE s.order_id IS NOT NULL AND " + unmatched + " GROUP BY s.id HAVING COUNT(*) = 1"
+}
+
+// Kind is what is wrong, in a word that does not change.
+type Kind string
+
+// The kinds.
+const (
+	ChargedTwice      Kind = "charged-twice"       // two successes, or two references, for one key
+	SuccessWithoutRow Kind = "success-without-row" // the provider did it, and no row knows it
+	SuccessUnknown    Kind = "success-not-saved"   // the provider did it, and its row says otherwise
+	ReferenceDiffers  Kind = "reference-differs"   // the row has another reference than the provider
+	AmountDiffers     Kind = "amount-differs"      // amount or currency
+	RowWithoutSuccess Kind = "row-without-success" // a row has a reference that the provider's export has not
+	Held              Kind = "held"                // a person must decide
+	InDoubt           Kind = "in-doubt"            // not known yet
+	Waiting           Kind = "waiting"             // free to be called again, and nobody has
+	Lost              Kind = "lost"                // a row is open, and its message is nowhere
+	SettledButQueued  Kind = "settled-but-queued"  // done, and its message is still there: it will be acked without a call
+	MessageWithoutRow Kind = "message-without-row" // a worker had it, and there is no row
+	PaymentTwice      Kind = "payment-twice"       // the application has two payments for one order and step
+	PaymentDiffers    Kind = "payment-differs"     // the application's payment has another reference than the row
+	PaymentWithoutRow Kind = "payment-without-row" // the application says paid, and no row knows it
+	RowWithoutPayment Kind = "row-without-payment" // a settled row that the application has no payment for
+)
+
+// Severity says whether an audit with such a difference is good.
+type Severity string
+
+// The severities. An audit with none above Info is good.
+const (
+	Critical Severity = "critical"
+	Warning  Severity = "warning"
+	Info     Severity = "info"
+)
+
+// check is one kind of difference and the query that finds it. The query gives
+// scope, order, step, state, reference, other, amount, currency, other amount,
+// other currency, since, place.
+type check struct {
+	kind     Kind
+	severity Severity
+	needs    string // the name of the source without which nothing can be said; empty: none
+	query    string
+}
+
+// fence are the columns of a difference that come from a row.
+const fence = "f.scope, f.order_id, f.step, f.state, f.reference"
+
+// paymentOf joins payments p to rows f.
+const paymentOf = "f.order_id = p.order_id AND (p.step IS NULL OR f.step = p.step)"
+
+var checks = []check{
+	{ChargedTwice, Critical, "", `
+		SELECT ` + fence + `, COALESCE((SELECT s.reference FROM matches m JOIN successes s ON s.id = m.success
+		         WHERE m.fence = f.id AND s.reference <> f.reference AND COALESCE(s.alias, x'') <> f.reference ORDER BY s.id LIMIT 1), f.other),
+		       f.amount, f.currency, NULL, NULL, f.since, n.n || ' successes'
+		FROM (` + chargesPerRow + `) n JOIN fences f ON f.id = n.fence WHERE n.n > 1`},
+	{ChargedTwice, Critical, "", `
+		SELECT COALESCE(s.scope, x''), s.order_id, COALESCE(s.step, x''), '', MIN(s.reference), MAX(s.reference), MIN(s.amount), MIN(s.currency), NULL, NULL, MIN(s.at),
+		       COUNT(*) || ' successes, and no row: ' || MIN(s.place)
+		FROM successes s WHERE s.order_id IS NOT NULL AND ` + unmatched + `
+		GROUP BY s.order_id, COALESCE(s.step, x''), COALESCE(s.scope, x'') HAVING COUNT(*) > 1`},
+	{SuccessWithoutRow, Critical, "fence", `
+		SELECT COALESCE(s.scope, x''), COALESCE(s.order_id, x''), COALESCE(s.step, x''), '', s.reference, x'', s.amount, s.currency, NULL, NULL, s.at, s.place
+		FROM successes s WHERE ` + unmatched},
+	{SuccessUnknown, Critical, "", `
+		SELECT ` + fence + `, s.reference, f.amount, f.currency, s.amount, s.currency, f.since, s.place
+		FROM matches m JOIN fences f ON f.id = m.fence JOIN successes s ON s.id = m.success WHERE f.state NOT IN ('settled', 'pending')`},
+	{ReferenceDiffers, Critical, "", `
+		SELECT ` + fence + `, s.reference, f.amount, f.currency, s.amount, s.currency, f.since, s.place
+		FROM matches m JOIN fences f ON f.id = m.fence JOIN successes s ON s.id = m.success
+		WHERE m.how <> 'reference' AND f.reference > x'' AND f.state IN ('settled', 'pending')
+		  AND NOT EXISTS (SELECT 1 FROM matches o WHERE o.fence = f.id AND o.how = 'reference')`},
+	{AmountDiffers, Critical, "", `
+		SELECT ` + fence + `, s.reference, f.amount, f.currency, s.amount, s.currency, f.since, s.place
+		FROM matches m JOIN fences f ON f.id = m.fence JOIN successes s ON s.id = m.success
+		WHERE f.currency IS NOT NULL AND s.currency IS NOT NULL AND (f.amount <> s.amount OR f.currency <> s.currency)`},
+	{RowWithoutSuccess, Critical, "successes", `
+		SELECT ` + fence + `, x'', f.amount, f.currency, NULL, NULL, f.since, ''
+		FROM fences f WHERE f.state = 'settled' AND NOT EXISTS (SELECT 1 FROM matches m WHERE m.fence = f.id)
+		  AND EXISTS (SELECT 1 FROM covered c WHERE (c.provider = '' OR c.provider = f.provider) AND (c.first IS NULL OR f.since BETWEEN c.first AND c.last))`},
+	{Held, Warning, "", `SELECT ` + fence + `, f.other, f.amount, f.currency, NULL, NULL, f.since, f.reason FROM fences f
+		WHERE f.state NOT IN ('captured', 'pending', 'settled', 'declined', 'released', 'doubt')`},
+	{InDoubt, Warning, "", `SELECT ` + fence + `, f.other, f.amount, f.currency, NULL, NULL, f.since, f.reason FROM fences f
+		WHERE f.state = 'doubt' OR (f.state = 'captured' AND f.expired)`},
+	{Waiting, Info, "", `SELECT ` + fence + `, f.other, f.amount, f.currency, NULL, NULL, f.since, f.reason FROM fences f WHERE f.state = 'released'`},
+	{Lost, Critical, "messages", `
+		SELECT ` + fence + `, x'', f.amount, f.currency, NULL, NULL, f.since, f.reason FROM fences f
+		WHERE (f.state IN ('doubt', 'released') OR (f.state = 'captured' AND f.expired))
+		  AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.order_id = f.order_id AND m.step = f.step AND m.scope = f.scope)`},
+	{SettledButQueued, Info, "messages", `
+		SELECT ` + fence + `, x'', f.amount, f.currency, NULL, NULL, f.since, m.queue || CASE WHEN m.failed THEN ', failed: ' ELSE ': ' END || m.message
+		FROM messages m JOIN fences f ON f.order_id = m.order_id AND f.step = m.step AND f.scope = m.scope WHERE f.state IN ('settled', 'declined')`},
+	{MessageWithoutRow, Warning, "messages", `
+		SELECT m.scope, m.order_id, m.step, '', x'', x'', NULL, NULL, NULL, NULL, NULL, m.queue || CASE WHEN m.failed THEN ', failed: ' ELSE ': ' END || m.message
+		FROM messages m WHERE (m.failed OR m.delivered) AND NOT EXISTS (SELECT 1 FROM fences f WHERE f.order_id = m.order_id AND f.step = m.step AND f.scope = m.scope)`},
+	{PaymentTwice, Critical, "payments", `
+		SELECT x'', p.order_id, COALESCE(p.step, x''), '', MIN(p.reference), MAX(p.reference), MIN(p.amount), MIN(p.currency), NULL, NULL, NULL, COUNT(*) || ' payments: ' || MIN(p.place)
+		FROM payments p GROUP BY p.order_id, COALESCE(p.step, x'') HAVING COUNT(*) > 1`},
+	{PaymentDiffers, Critical, "payments", `
+		SELECT ` + fence + `, p.reference, f.amount, f.currency, p.amount, p.currency, f.since, p.place
+		FROM payments p JOIN fences f ON ` + paymentOf + ` WHERE p.reference > x'' AND f.reference > x'' AND p.reference <> f.reference
+		  AND NOT EXISTS (SELECT 1 FROM fences o WHERE o.order_id = p.order_id AND (p.step IS NULL OR o.step = p.step) AND o.reference = p.reference)`},
+	{PaymentWithoutRow, Warning, "payments", `
+		SELECT x'', p.order_id, COALESCE(p.step, x''), '', p.reference, x'', p.amount, p.currency, NULL, NULL, NULL, p.place
+		FROM payments p WHERE EXISTS (SELECT 1 FROM sources WHERE name = 'fence') AND NOT EXISTS (SELECT 1 FROM fences f WHERE ` + paymentOf + `)`},
+	{RowWithoutPayment, Warning, "payments", `
+		SELECT ` + fence + `, x'', f.amount, f.currency, NULL, NULL, f.since, '' FROM fences f
+		WHERE f.state = 'settled' AND NOT EXISTS (SELECT 1 FROM payments p WHERE p.order_id = f.order_id AND (p.step IS NULL OR p.step = f.step))`},
+}
+
+// chargesPerRow counts the different references that a row has: its own, the one
+// beside it, and those that the provider knows. An alias is no other one.
+const chargesPerRow = `SELECT fence, COUNT(DISTINCT reference) AS n FROM (
+	SELECT m.fence AS fence, CASE WHEN s.alias = f.reference THEN f.reference ELSE s.reference END AS reference
+	  FROM matches m JOIN successes s ON s.id = m.success JOIN fences f ON f.id = m.fence
+	UNION ALL SELECT f.id, f.other FROM fences f WHERE f.other > x''
+	UNION ALL SELECT f.id, f.reference FROM fences f WHERE f.other > x'' AND f.reference > x'')
+	GROUP BY fence HAVING n > 1`
+
+// covered is for which providers and times there are exports.
+const covered = "WITH covered AS (SELECT provider, MIN(at) AS first, MAX(at) AS last FROM successes GROUP BY provider) "
+
+// has reports whether a query can say something: its source was read.
+func (c check) has(sources []string) bool {
+	if c.needs == "" {
+		return true
+	}
+	for _, s := range sources {
+		if s == c.needs || strings.HasPrefix(s, c.needs+" ") {
+			return true
+		}
+	}
+	return false
+}

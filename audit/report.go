@@ -1,0 +1,207 @@
+package audit
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"iter"
+	"time"
+
+	"zabor"
+)
+
+// Difference is one thing that is not as it should be.
+type Difference struct {
+	Kind     Kind
+	Severity Severity
+	Key      zabor.Key // what is known of it
+	State    zabor.State
+	// Reference is the row's, or the provider's where there is no row; Other is
+	// the one that does not fit it.
+	Reference, Other string
+	Amount           zabor.Money // the row's; else the provider's
+	OtherAmount      zabor.Money // the provider's, where it differs or the row may not have it
+	Since            time.Time   // zero: not known
+	Place            string      // where it was read, or why the row is as it is
+}
+
+// Total is the sum of an audit.
+type Total struct {
+	ProviderSuccesses int64 // by the exports; without one, references that the fence knows
+	UniqueRows        int64 // keys with at least one success
+	DoubleCharged     int64 // successes beyond the first of a key
+	Lost              int64 // open rows whose message is nowhere; 0 where the queues were not read
+
+	Rows, Successes, Payments, Messages int64 // what was read
+
+	Differences map[Kind]int64
+	Bad         int64 // differences above Info
+	// AtRisk is the money of rows that are in doubt, held or lost, by currency,
+	// and Double what was charged beyond the first time: what a fence would have
+	// stopped. Differences without an amount are not in them.
+	AtRisk, Double []zabor.Money
+}
+
+// Good reports whether 200s equal rows and nothing waits for a person.
+func (t Total) Good() bool { return t.Bad == 0 }
+
+// Total counts. It follows [Ledger.Join].
+func (l *Ledger) Total(ctx context.Context) (Total, error) {
+	t := Total{Differences: map[Kind]int64{}}
+	for _, c := range []struct {
+		query string
+		n     *int64
+	}{
+		{"SELECT COUNT(*) FROM fences", &t.Rows},
+		{"SELECT COUNT(*) FROM successes", &t.Successes},
+		{"SELECT COUNT(*) FROM payments", &t.Payments},
+		{"SELECT COUNT(*) FROM messages", &t.Messages},
+		{"SELECT COALESCE(SUM(n - 1), 0) FROM (" + chargesPerRow + ")", &t.DoubleCharged},
+	} {
+		if err := l.db.QueryRowContext(ctx, c.query).Scan(c.n); err != nil {
+			return t, fmt.Errorf("audit: %w", err)
+		}
+	}
+	if err := l.successes(ctx, &t); err != nil {
+		return t, fmt.Errorf("audit: %w", err)
+	}
+	double, risk := sums{}, sums{}
+	for d, err := range l.Differences(ctx) {
+		if err != nil {
+			return t, err
+		}
+		t.Differences[d.Kind]++
+		if d.Severity != Info {
+			t.Bad++
+		}
+		switch d.Kind {
+		case Held, InDoubt:
+			risk.add(d.Amount)
+		case ChargedTwice:
+			double.add(d.Amount)
+		case PaymentTwice:
+			if t.Rows == 0 && t.Successes == 0 {
+				double.add(d.Amount)
+			}
+		case Lost:
+			t.Lost++
+		}
+	}
+	t.AtRisk, t.Double = risk.list(), double.list()
+	return t, nil
+}
+
+// successes counts 200s and rows.
+func (l *Ledger) successes(ctx context.Context, t *Total) error {
+	one := func(query string) (n int64, err error) {
+		err = l.db.QueryRowContext(ctx, query).Scan(&n)
+		return n, err
+	}
+	// Without rows a key is an order and step of the export or of the payments.
+	loose, err := one(`SELECT COALESCE(SUM(n - 1), 0) FROM (SELECT COUNT(*) AS n FROM successes s
+		WHERE s.order_id IS NOT NULL AND ` + unmatched + ` GROUP BY s.order_id, COALESCE(s.step, x''), COALESCE(s.scope, x''))`)
+	if err != nil {
+		return err
+	}
+	t.DoubleCharged += loose
+	switch {
+	case t.Rows > 0:
+		t.UniqueRows, err = one("SELECT COUNT(*) FROM fences WHERE reference > x'' AND state IN ('settled', 'pending')")
+		if err != nil {
+			return err
+		}
+		if t.ProviderSuccesses = t.Successes; t.Successes == 0 {
+			t.ProviderSuccesses, err = one("SELECT (SELECT COUNT(*) FROM fences WHERE reference > x'') + (SELECT COUNT(*) FROM fences WHERE other > x'')")
+		}
+	case t.Successes > 0:
+		t.ProviderSuccesses, t.UniqueRows = t.Successes, t.Successes-loose
+	default:
+		t.ProviderSuccesses = t.Payments
+		t.UniqueRows, err = one("SELECT COUNT(*) FROM (SELECT 1 FROM payments GROUP BY order_id, COALESCE(step, x''))")
+		t.DoubleCharged = t.ProviderSuccesses - t.UniqueRows
+	}
+	return err
+}
+
+// Differences gives all that is not as it should be, kind by kind, the gravest
+// kinds first. It follows [Ledger.Join] and ends with the first error.
+func (l *Ledger) Differences(ctx context.Context) iter.Seq2[Difference, error] {
+	return func(yield func(Difference, error) bool) {
+		sources, err := l.sources(ctx)
+		if err != nil {
+			yield(Difference{}, err)
+			return
+		}
+		for _, c := range checks {
+			if c.has(sources) && !l.find(ctx, c, yield) {
+				return
+			}
+		}
+	}
+}
+
+func (l *Ledger) find(ctx context.Context, c check, yield func(Difference, error) bool) bool {
+	rows, err := l.db.QueryContext(ctx, covered+c.query)
+	if err != nil {
+		return yield(Difference{}, fmt.Errorf("audit: %s: %w", c.kind, err))
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var scope, order, step, reference, other []byte
+		var state, place string
+		var amount, otherAmount, since sql.NullInt64
+		var currency, otherCurrency sql.NullString
+		err := rows.Scan(&scope, &order, &step, &state, &reference, &other, &amount, &currency, &otherAmount, &otherCurrency, &since, &place)
+		d := Difference{
+			Kind: c.kind, Severity: c.severity, Key: zabor.Key{Scope: string(scope), Order: string(order), Step: string(step)}, State: zabor.State(state),
+			Reference: string(reference), Other: string(other), Place: place,
+			Amount:      zabor.Money{Minor: amount.Int64, Currency: currency.String},
+			OtherAmount: zabor.Money{Minor: otherAmount.Int64, Currency: otherCurrency.String},
+		}
+		if since.Valid {
+			d.Since = time.UnixMicro(since.Int64).UTC()
+		}
+		if !yield(d, err) || err != nil {
+			return false
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return yield(Difference{}, fmt.Errorf("audit: %s: %w", c.kind, err))
+	}
+	return true
+}
+
+// sources are the names of all that was read.
+func (l *Ledger) sources(ctx context.Context) (names []string, err error) {
+	rows, err := l.db.QueryContext(ctx, "SELECT name FROM sources")
+	if err != nil {
+		return nil, fmt.Errorf("audit: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, fmt.Errorf("audit: %w", err)
+		}
+		names = append(names, name)
+	}
+	return names, rows.Err()
+}
+
+// sums is money by currency, in the order in which the currencies came.
+type sums struct{ money []zabor.Money }
+
+func (s *sums) add(m zabor.Money) {
+	if m.Currency == "" {
+		return
+	}
+	for i := range s.money {
+		if s.money[i].Currency == m.Currency {
+			s.money[i].Minor += m.Minor
+			return
+		}
+	}
+	s.money = append(s.money, m)
+}
+
+func (s *sums) list() []zabor.Money { return s.money }
