@@ -230,20 +230,26 @@ func (p *program) failuresOf(file *config.Config, store *sqlstore.Store, names [
 	}
 	f := &failures{steps: file.Compiled(), close: func() { closeQueues(); store.Close() }}
 	for _, q := range queues {
-		bytes := &unreadables{store: store, queue: q.Name()}
-		switch source := q.Source.(type) {
-		case *laravel.Source:
-			bytes.push = func(ctx context.Context, raw []byte) error { _, err := source.Push(ctx, raw); return err }
-			f.transports = append(f.transports, queueTransport{q.Name(), laravelFailures{source}})
-		case *messenger.Source:
-			bytes.push = source.Push
-			f.transports = append(f.transports, queueTransport{q.Name(), symfonyFailures{source}})
-		default:
-			panic(fmt.Sprintf("a queue of type %T", source)) // queues makes no other
-		}
-		f.transports = append(f.transports, queueTransport{q.Name(), bytes})
+		f.transports = append(f.transports, transports(q, store)...)
 	}
 	return f, nil
+}
+
+// transports are the failure transports of one queue.
+func transports(q worker.Queue, store *sqlstore.Store) []queueTransport {
+	bytes := &unreadables{store: store, queue: q.Name()}
+	var own failureTransport
+	switch source := q.Source.(type) {
+	case *laravel.Source:
+		bytes.push = func(ctx context.Context, raw []byte) error { _, err := source.Push(ctx, raw); return err }
+		own = laravelFailures{source}
+	case *messenger.Source:
+		bytes.push = source.Push
+		own = symfonyFailures{source}
+	default:
+		panic(fmt.Sprintf("a queue of type %T", source)) // queues makes no other
+	}
+	return []queueTransport{{q.Name(), own}, {q.Name(), bytes}}
 }
 
 // key is the key that m's step makes, as far as it can be made.

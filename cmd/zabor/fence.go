@@ -236,7 +236,7 @@ type rowJSON struct {
 	ProviderKey string  `json:"provider_key"`
 	Attempts    int     `json:"attempts"`
 	Generation  int     `json:"generation"`
-	Amount      *int64  `json:"amount"` // minor units; null: not known
+	Amount      *int64  `json:"amount"`           // minor units; null: not known
 	Answer      string  `json:"answer,omitempty"` // ended: it was kept, and keep_answers is over
 	Currency    string  `json:"currency"`
 	CapturedAt  *string `json:"captured_at"`

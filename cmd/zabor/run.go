@@ -37,6 +37,7 @@ type cli struct {
 	Failed    failedCommand    `cmd:"" help:"Failure transports of the queues: list, put back, forget."`
 	Doctor    doctorCommand    `cmd:"" help:"What in an application's configuration, in its source and on its servers will charge twice or lose a message."`
 	Conf      configCommand    `cmd:"" name:"config" help:"Check the configuration, or print its schema."`
+	Audit     auditCommand     `cmd:"" help:"Provider 200s against rows, rows against payments and messages. Reads only, and works without a fence too."`
 	Alert     alertCommand     `cmd:"" help:"Alerts."`
 	Providers providersCommand `cmd:"" help:"What zabor believes about each payment provider, and why."`
 	Sandbox   sandboxCommand   `cmd:"" help:"A pretend payment provider with faults on demand."`

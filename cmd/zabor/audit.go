@@ -1,0 +1,653 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"zabor"
+	"zabor/audit"
+	"zabor/internal/config"
+	"zabor/provider"
+	"zabor/sqlstore"
+	"zabor/worker"
+)
+
+type auditCommand struct {
+	Since          string        `placeholder:"WHEN" help:"Only what was done since then: a duration such as 48h, or a time such as 2026-03-02T10:00:00Z. What is open is always looked at."`
+	ProviderExport []string      `placeholder:"[NAME=]FILE" help:"A provider's list of payments: CSV, or a JSON object on each line. NAME is the provider's in the configuration. Stripe's, PayPal's, YooKassa's and Adyen's exports are known."`
+	Columns        string        `placeholder:"MAP" help:"What the export's columns mean: reference=Txn,amount=Total,currency=Cur,order=Order,status=State:paid|captured (minor=… for minor units)."`
+	PaymentsQuery  string        `placeholder:"SQL" help:"A SELECT on the application's own payments, with columns order and, as far as there are, step, reference, amount (minor units) or major, currency."`
+	Database       string        `placeholder:"NAME" help:"The environment variable with the address of the application's database, for --payments-query. Else database: or fence: of the configuration."`
+	Replica        string        `placeholder:"NAME" help:"The environment variable with the address of a replica of the fence's database, to read there."`
+	NoQueues       bool          `help:"Do not look at the queues: nothing can be said about lost messages then."`
+	Work           string        `placeholder:"FILE" help:"Keep the work file here until the audit is complete: one that was broken off goes on. Else a temporary file."`
+	Watch          time.Duration `placeholder:"TIME" help:"Audit again and again, this far apart, and alert when something has changed."`
+	JSON           bool          `name:"json" xor:"form" help:"One JSON object."`
+	CSV            bool          `name:"csv" xor:"form" help:"The differences as comma-separated values."`
+}
+
+func (c *auditCommand) Run(p *program) error {
+	a, err := c.prepare(p)
+	if err != nil {
+		return err
+	}
+	defer a.close()
+	if c.Watch > 0 {
+		return a.watch(c.Watch)
+	}
+	ledger, total, err := a.run(p.ctx)
+	if err != nil {
+		return err
+	}
+	if err := a.print(ledger, total); err != nil {
+		return errors.Join(err, ledger.Close())
+	}
+	if err := ledger.Remove(); err != nil {
+		return err
+	}
+	if !total.Good() {
+		return bad(fmt.Errorf("%d differences", total.Bad), "docs/audit.md says what each kind means and what to do about it")
+	}
+	return nil
+}
+
+// auditor is one audit and where it reads.
+type auditor struct {
+	*program
+	c       *auditCommand
+	since   time.Time
+	exports []audit.Export
+	file    *config.Config  // nil: there is none
+	store   *sqlstore.Store // of the fence; nil: there is none
+	app     *sqlstore.Store // for the payments query; nil: there is none
+	close   func()
+}
+
+func (c *auditCommand) prepare(p *program) (*auditor, error) {
+	a := &auditor{program: p, c: c, close: func() {}}
+	var err error
+	if a.since, err = since(c.Since, time.Now()); err != nil {
+		return nil, err
+	}
+	var columns *audit.Columns
+	if c.Columns != "" {
+		read, err := audit.ParseColumns(c.Columns)
+		if err != nil {
+			return nil, usage(fmt.Errorf("--columns: %w", err), "")
+		}
+		columns = &read
+	}
+	for _, text := range c.ProviderExport {
+		name, path, named := strings.Cut(text, "=")
+		if !named {
+			name, path = "", text
+		}
+		if _, err := os.Stat(path); err != nil {
+			return nil, usage(fmt.Errorf("--provider-export: %w", err), "")
+		}
+		a.exports = append(a.exports, audit.Export{Path: path, Provider: name, Columns: columns})
+	}
+	_, err = config.Find(p.cli.Config, os.LookupEnv)
+	switch {
+	case err == nil:
+		if err := a.openConfigured(); err != nil {
+			return nil, err
+		}
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, usage(err, "")
+	case len(a.exports) == 0 && (c.PaymentsQuery == "" || c.Database == ""):
+		return nil, usage(errors.New("nothing to audit: there is no zabor.yaml, no --provider-export, and no --payments-query with --database"),
+			`without a fence, type "zabor audit --provider-export FILE", or "zabor audit --database DATABASE_URL --payments-query SQL"`)
+	}
+	if err := a.openApplication(); err != nil {
+		a.close()
+		return nil, err
+	}
+	return a, nil
+}
+
+// since is the time that text says; zero where it is empty.
+func since(text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if d, err := time.ParseDuration(text); err == nil && d > 0 {
+		return now.Add(-d), nil
+	}
+	for _, layout := range []string{time.RFC3339, "2006-01-02"} {
+		if t, err := time.Parse(layout, text); err == nil {
+			return t, nil
+		}
+	}
+	return time.Time{}, usage(fmt.Errorf("--since %s is neither a duration nor a time", text), "write 48h, 2026-03-02 or 2026-03-02T10:00:00Z")
+}
+
+func (a *auditor) openConfigured() error {
+	file, store, err := a.openFence()
+	if err != nil {
+		return err
+	}
+	if a.c.Replica != "" {
+		store.Close()
+		if store, err = openNamed("--replica", a.c.Replica); err != nil {
+			return err
+		}
+	}
+	for _, e := range a.exports {
+		if _, known := file.Providers[e.Provider]; e.Provider != "" && !known {
+			store.Close()
+			return usage(fmt.Errorf("--provider-export %s=%s: %s has no provider of that name", e.Provider, e.Path, file.Path), "the name before = is the one under providers:")
+		}
+	}
+	a.file, a.store, a.close = file, store, func() { store.Close() }
+	return nil
+}
+
+func (a *auditor) openApplication() error {
+	if a.c.PaymentsQuery == "" {
+		return nil
+	}
+	var err error
+	switch {
+	case a.c.Database != "":
+		a.app, err = openNamed("--database", a.c.Database)
+	case a.file.Database != "":
+		if a.app, err = sqlstore.Open(string(a.file.Database)); err != nil {
+			err = usage(fmt.Errorf("%s: database: %w", a.file.Path, err), "")
+		}
+	default:
+		a.app = a.store
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	before := a.close
+	a.close = func() { a.app.Close(); before() }
+	return nil
+}
+
+// openNamed opens the database whose address is in the environment variable name.
+func openNamed(flag, name string) (*sqlstore.Store, error) {
+	address, ok := os.LookupEnv(name)
+	if !ok {
+		return nil, usage(fmt.Errorf("%s %s: there is no environment variable of that name", flag, name), "an option for an address takes the variable's name, so that no password is on a command line")
+	}
+	store, err := sqlstore.Open(address)
+	if err != nil {
+		return nil, usage(fmt.Errorf("%s %s: %w", flag, name, err), "")
+	}
+	return store, nil
+}
+
+// run reads everything and joins it. The ledger is the caller's to close.
+func (a *auditor) run(ctx context.Context) (*audit.Ledger, audit.Total, error) {
+	ledger, err := audit.Open(a.c.Work)
+	if err != nil {
+		return nil, audit.Total{}, usage(err, "")
+	}
+	total, err := a.fill(ctx, ledger)
+	if err != nil {
+		ledger.Close()
+		return nil, audit.Total{}, err
+	}
+	return ledger, total, nil
+}
+
+func (a *auditor) fill(ctx context.Context, ledger *audit.Ledger) (audit.Total, error) {
+	say := progress(a.program)
+	seen := func(what string) func(int64) {
+		return func(n int64) { say("\r%s: %d read%20s", what, n, "") }
+	}
+	if a.store != nil {
+		if err := ledger.AddRows(ctx, a.rows(ctx), seen("rows")); err != nil {
+			return audit.Total{}, storeFailure(err)
+		}
+	}
+	for _, e := range a.exports {
+		path, err := filepath.Abs(e.Path)
+		if err != nil {
+			return audit.Total{}, err
+		}
+		if err := ledger.AddSuccesses(ctx, path, a.recent(e.Successes()), seen(e.Path)); err != nil {
+			return audit.Total{}, usage(err, "nothing was compared: mend the line, or say with --columns what the columns mean")
+		}
+	}
+	if a.app != nil {
+		if err := ledger.AddPayments(ctx, payments(ctx, a.app.DB(), a.c.PaymentsQuery), seen("payments")); err != nil {
+			return audit.Total{}, usage(err, "the query must give a column order, and may give step, reference, amount or major, currency")
+		}
+	}
+	if a.file != nil && !a.c.NoQueues && len(a.file.Queues) > 0 {
+		if err := ledger.AddMessages(ctx, a.messages(ctx), seen("messages")); err != nil {
+			return audit.Total{}, unreachable(err, "--no-queues leaves the queues out")
+		}
+	}
+	say("\rcomparing%40s", "")
+	if err := ledger.Join(ctx); err != nil {
+		return audit.Total{}, err
+	}
+	total, err := ledger.Total(ctx)
+	say("\r%60s\r", "")
+	return total, err
+}
+
+// rows reads a page of the fence; of closed rows only those since the time asked
+// for, with an hour before it: a row is saved after the provider's own time.
+func (a *auditor) rows(ctx context.Context) func(zabor.Key) ([]zabor.Row, error) {
+	const page = 5000
+	return func(after zabor.Key) ([]zabor.Row, error) {
+		for {
+			rows, err := a.store.Outline(ctx, after, page)
+			if err != nil || len(rows) == 0 || a.since.IsZero() {
+				return rows, err
+			}
+			after = rows[len(rows)-1].Key
+			rows = slices.DeleteFunc(rows, func(r zabor.Row) bool { return r.State.Closed() && r.StateSince.Before(a.since.Add(-time.Hour)) })
+			if len(rows) > 0 {
+				return rows, nil
+			}
+		}
+	}
+}
+
+// recent passes over successes before the time asked for.
+func (a *auditor) recent(all iter.Seq2[audit.Success, error]) iter.Seq2[audit.Success, error] {
+	return func(yield func(audit.Success, error) bool) {
+		for s, err := range all {
+			if err == nil && !s.At.IsZero() && s.At.Before(a.since) {
+				continue
+			}
+			if !yield(s, err) {
+				return
+			}
+		}
+	}
+}
+
+// payments runs the application's query.
+func payments(ctx context.Context, db *sql.DB, query string) iter.Seq2[audit.Payment, error] {
+	return func(yield func(audit.Payment, error) bool) {
+		fail := func(err error) { yield(audit.Payment{}, fmt.Errorf("--payments-query: %w", err)) }
+		rows, err := db.QueryContext(ctx, query)
+		if err != nil {
+			fail(err)
+			return
+		}
+		defer rows.Close()
+		names, err := rows.Columns()
+		if err != nil {
+			fail(err)
+			return
+		}
+		values := make([]sql.NullString, len(names))
+		into := make([]any, len(names))
+		for i := range values {
+			into[i] = &values[i]
+		}
+		for n := 1; rows.Next(); n++ {
+			if err := rows.Scan(into...); err != nil {
+				fail(err)
+				return
+			}
+			p, err := payment(names, values)
+			if err != nil {
+				fail(fmt.Errorf("row %d: %w", n, err))
+				return
+			}
+			p.Place = fmt.Sprintf("row %d of the query", n)
+			if !yield(p, nil) {
+				return
+			}
+		}
+		if err := rows.Err(); err != nil {
+			fail(err)
+		}
+	}
+}
+
+func payment(names []string, values []sql.NullString) (p audit.Payment, err error) {
+	var minor, major, currency string
+	for i, name := range names {
+		v := values[i].String
+		switch strings.ToLower(name) {
+		case "order", "order_id":
+			p.Order = v
+		case "step":
+			p.Step = v
+		case "reference":
+			p.Reference = v
+		case "amount":
+			minor = v
+		case "major":
+			major = v
+		case "currency":
+			currency = strings.ToUpper(v)
+		default:
+			return p, fmt.Errorf("column %s: there are order, step, reference, amount, major and currency; write AS in the query", name)
+		}
+	}
+	if p.Order == "" {
+		return p, errors.New("no order")
+	}
+	switch {
+	case minor != "":
+		p.Amount.Currency = currency
+		if p.Amount.Minor, err = strconv.ParseInt(minor, 10, 64); err != nil {
+			return p, fmt.Errorf("amount %q is no whole number of minor units; a decimal is the column major", minor)
+		}
+	case major != "":
+		if p.Amount, err = provider.ParseMajor(strings.TrimPrefix(major, "-"), currency); err != nil {
+			return p, err
+		}
+	}
+	return p, nil
+}
+
+// messages are those of all queues and failure transports whose step has a fence.
+func (a *auditor) messages(ctx context.Context) iter.Seq2[audit.Message, error] {
+	return func(yield func(audit.Message, error) bool) {
+		queues, closeQueues, err := a.queues(a.file, a.store)
+		if err != nil {
+			yield(audit.Message{}, err)
+			return
+		}
+		defer closeQueues()
+		f := failures{steps: a.file.Compiled()}
+		for _, q := range queues {
+			for seen, err := range q.Look(ctx) {
+				if err != nil {
+					yield(audit.Message{}, err)
+					return
+				}
+				k, ok := f.key(failedMessage{Message: seen.Message})
+				m := audit.Message{Key: k, Queue: q.Name(), ID: seen.Message.ID, Delivered: seen.Message.DeliveredBefore || seen.Place == worker.Reserved}
+				if ok && !yield(m, nil) {
+					return
+				}
+			}
+			for _, t := range transports(q, a.store) {
+				for failed, err := range t.entries(ctx) {
+					if err != nil {
+						yield(audit.Message{}, fmt.Errorf("failure transport of %s: %w", q.Name(), err))
+						return
+					}
+					k, ok := f.key(failed)
+					if ok && !yield(audit.Message{Key: k, Queue: q.Name(), ID: failed.id, Failed: true}, nil) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// watch audits again and again, and alerts when the differences have changed.
+func (a *auditor) watch(every time.Duration) error {
+	if a.file == nil {
+		return usage(errors.New("--watch needs a zabor.yaml: it alerts at its addresses"), "")
+	}
+	endAlerts, err := a.alerts(a.file)
+	if err != nil {
+		return err
+	}
+	defer endAlerts()
+	before := map[string]bool{}
+	for {
+		now, err := a.once()
+		switch {
+		case a.ctx.Err() != nil:
+			return nil
+		case err != nil:
+			a.log.Warn("cannot audit; trying again", "in", every, "error", err)
+		default:
+			a.tell(before, now)
+			before = map[string]bool{}
+			for id := range now {
+				before[id] = true
+			}
+		}
+		select {
+		case <-a.ctx.Done():
+			return nil
+		case <-time.After(every):
+		}
+	}
+}
+
+// once is the differences of one audit above info, by what makes them different.
+func (a *auditor) once() (map[string]audit.Difference, error) {
+	ledger, total, err := a.run(a.ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer ledger.Remove()
+	a.log.Info("audited", "provider_successes", total.ProviderSuccesses, "unique_rows", total.UniqueRows, "double_charged", total.DoubleCharged, "lost", total.Lost, "differences", total.Bad)
+	found := map[string]audit.Difference{}
+	for d, err := range ledger.Differences(a.ctx) {
+		if err != nil {
+			return nil, err
+		}
+		if d.Severity != audit.Info {
+			found[fmt.Sprint(d.Kind, d.Key, d.Reference, d.Other)] = d
+		}
+	}
+	return found, nil
+}
+
+// tell alerts of what is in now and was not before: one by one where they are few.
+func (a *auditor) tell(before map[string]bool, now map[string]audit.Difference) {
+	const few = 10
+	fresh := map[audit.Kind][]audit.Difference{}
+	for id, d := range now {
+		if !before[id] {
+			fresh[d.Kind] = append(fresh[d.Kind], d)
+		}
+	}
+	for kind, list := range fresh {
+		severity := zabor.Warning
+		if list[0].Severity == audit.Critical {
+			severity = zabor.Critical
+		}
+		if len(list) > few {
+			a.alert(zabor.Alert{Severity: severity, Code: "audit-" + string(kind), Text: fmt.Sprintf("the audit has found %d more of %s", len(list), kind), Next: "zabor audit"})
+			continue
+		}
+		for _, d := range list {
+			a.alert(zabor.Alert{Severity: severity, Code: "audit-" + string(kind), Key: d.Key, State: d.State, Amount: d.Amount, Text: told(d), Next: "zabor fence list --order " + d.Key.Order})
+		}
+	}
+}
+
+// told is d in a line.
+func told(d audit.Difference) string {
+	parts := []string{string(d.Kind)}
+	for _, part := range []string{d.Reference, d.Other, moneyText(d.OtherAmount), d.Place} {
+		if part != "" {
+			parts = append(parts, printable(part))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+func (a *auditor) print(ledger *audit.Ledger, total audit.Total) error {
+	switch {
+	case a.c.JSON:
+		return a.printJSON(ledger, total)
+	case a.c.CSV:
+		return a.printCSV(ledger)
+	}
+	w := tabwriter.NewWriter(a.stdout, 0, 8, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "provider 200s\tunique rows\tcharged twice\tlost\t")
+	fmt.Fprintln(w, "-------------\t-----------\t-------------\t----\t")
+	fmt.Fprintf(w, "%d\t%d\t%d\t%d\t\n", total.ProviderSuccesses, total.UniqueRows, total.DoubleCharged, total.Lost)
+	w.Flush()
+	fmt.Fprintf(a.stdout, "\nread: %d rows, %d successes of providers, %d payments, %d messages\n", total.Rows, total.Successes, total.Payments, total.Messages)
+	if len(total.Double) > 0 {
+		what := "charged beyond the first time"
+		if a.store == nil {
+			what = "a fence would have stopped"
+		}
+		fmt.Fprintf(a.stdout, "%s: %s\n", what, moneyList(total.Double))
+	}
+	if len(total.AtRisk) > 0 {
+		fmt.Fprintf(a.stdout, "in doubt or held: %s\n", moneyList(total.AtRisk))
+	}
+	if len(total.Differences) == 0 {
+		fmt.Fprintln(a.stdout, "no differences")
+		return nil
+	}
+	fmt.Fprintln(a.stdout)
+	return a.printTable(ledger, total)
+}
+
+// mostLines is how many differences of a kind a person is shown.
+const mostLines = 20
+
+func (a *auditor) printTable(ledger *audit.Ledger, total audit.Total) error {
+	w := tabwriter.NewWriter(a.stdout, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(w, "SEVERITY\tKIND\tORDER\tSTEP\tSTATE\tAMOUNT\tAGE\tWHAT")
+	shown := map[audit.Kind]int64{}
+	for d, err := range ledger.Differences(a.ctx) {
+		if err != nil {
+			return err
+		}
+		if shown[d.Kind]++; shown[d.Kind] > mostLines {
+			continue
+		}
+		age := ""
+		if !d.Since.IsZero() {
+			age = time.Since(d.Since).Round(time.Second).String()
+		}
+		_, what, _ := strings.Cut(told(d), ", ")
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", d.Severity, d.Kind, printable(d.Key.Order), printable(d.Key.Step), d.State, moneyText(d.Amount), age, what)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for _, kind := range slices.Sorted(maps.Keys(total.Differences)) {
+		if n := total.Differences[kind]; n > mostLines {
+			fmt.Fprintf(a.stdout, "%s: %d in all; --csv has them\n", kind, n)
+		}
+	}
+	return nil
+}
+
+func moneyList(list []zabor.Money) string {
+	var texts []string
+	for _, m := range list {
+		texts = append(texts, moneyText(m))
+	}
+	return strings.Join(texts, ", ")
+}
+
+func (a *auditor) printCSV(ledger *audit.Ledger) error {
+	w := csv.NewWriter(a.stdout)
+	w.Write([]string{"severity", "kind", "scope", "order", "step", "state", "reference", "other", "amount", "currency", "other_amount", "other_currency", "since", "place"})
+	for d, err := range ledger.Differences(a.ctx) {
+		if err != nil {
+			return err
+		}
+		w.Write([]string{string(d.Severity), string(d.Kind), d.Key.Scope, d.Key.Order, d.Key.Step, string(d.State), d.Reference, d.Other,
+			minorText(d.Amount), d.Amount.Currency, minorText(d.OtherAmount), d.OtherAmount.Currency, timeText(d.Since), d.Place})
+	}
+	w.Flush()
+	return w.Error()
+}
+
+func minorText(m zabor.Money) string {
+	if m.Currency == "" {
+		return ""
+	}
+	return strconv.FormatInt(m.Minor, 10)
+}
+
+// auditJSON is the documented shape of an audit, but for its differences.
+type auditJSON struct {
+	ProviderSuccesses int64                `json:"provider_successes"`
+	UniqueRows        int64                `json:"unique_rows"`
+	DoubleCharged     int64                `json:"double_charged"`
+	Lost              int64                `json:"lost"`
+	Rows              int64                `json:"rows"`
+	Successes         int64                `json:"successes"`
+	Payments          int64                `json:"payments"`
+	Messages          int64                `json:"messages"`
+	Kinds             map[audit.Kind]int64 `json:"kinds"`
+	AtRisk            []moneyJSON          `json:"at_risk"`
+	Double            []moneyJSON          `json:"double"`
+}
+
+type moneyJSON struct {
+	Amount   int64  `json:"amount"` // minor units
+	Currency string `json:"currency"`
+}
+
+type differenceJSON struct {
+	Kind        audit.Kind     `json:"kind"`
+	Severity    audit.Severity `json:"severity"`
+	Scope       string         `json:"scope"`
+	Order       string         `json:"order"`
+	Step        string         `json:"step"`
+	State       string         `json:"state"` // empty: there is no row
+	Reference   string         `json:"reference"`
+	Other       string         `json:"other"`
+	Amount      *moneyJSON     `json:"amount"` // null: not known
+	OtherAmount *moneyJSON     `json:"other_amount"`
+	Since       *string        `json:"since"`
+	Place       string         `json:"place"`
+}
+
+// printJSON writes the differences one by one: there may be many.
+func (a *auditor) printJSON(ledger *audit.Ledger, t audit.Total) error {
+	head, err := json.Marshal(auditJSON{
+		t.ProviderSuccesses, t.UniqueRows, t.DoubleCharged, t.Lost, t.Rows, t.Successes, t.Payments, t.Messages, t.Differences, moneysJSON(t.AtRisk), moneysJSON(t.Double),
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(a.stdout, "%s,\"differences\":[", head[:len(head)-1])
+	separator := ""
+	for d, err := range ledger.Differences(a.ctx) {
+		if err != nil {
+			return err
+		}
+		text, err := json.Marshal(differenceJSON{d.Kind, d.Severity, d.Key.Scope, d.Key.Order, d.Key.Step, string(d.State), d.Reference, d.Other,
+			moneyOrNull(d.Amount), moneyOrNull(d.OtherAmount), timeOrNull(d.Since), d.Place})
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(a.stdout, "%s\n%s", separator, text)
+		separator = ","
+	}
+	_, err = fmt.Fprintln(a.stdout, "]}")
+	return err
+}
+
+func moneysJSON(list []zabor.Money) []moneyJSON {
+	out := []moneyJSON{}
+	for _, m := range list {
+		out = append(out, moneyJSON{m.Minor, m.Currency})
+	}
+	return out
+}
+
+func moneyOrNull(m zabor.Money) *moneyJSON {
+	if m.Currency == "" {
+		return nil
+	}
+	return &moneyJSON{m.Minor, m.Currency}
+}
