@@ -128,14 +128,12 @@ func (e Export) csv(in *bufio.Reader) iter.Seq2[Success, error] {
 		r := csv.NewReader(in)
 		r.Comma = separator(in)
 		r.FieldsPerRecord = -1
-		r.LazyQuotes = true
 		r.ReuseRecord = true
 		var columns *Columns
 		index := map[string]int{}
 		for columns == nil {
 			titles, err := r.Read()
-			line, _ := r.FieldPos(0)
-			if errors.Is(err, io.EOF) || line > 20 {
+			if errors.Is(err, io.EOF) || err == nil && firstLine(r) > 20 {
 				yield(Success{}, fmt.Errorf("%s: no line of titles that says which column is the provider's id; give the columns with --columns reference=TITLE,amount=TITLE,currency=TITLE,order=TITLE", e.Path))
 				return
 			}
@@ -158,8 +156,7 @@ func (e Export) csv(in *bufio.Reader) iter.Seq2[Success, error] {
 				yield(Success{}, fmt.Errorf("%s: %w", e.Path, err))
 				return
 			}
-			line, _ := r.FieldPos(0)
-			s, ok, err := e.success(*columns, line, func(column string) string {
+			s, ok, err := e.success(*columns, firstLine(r), func(column string) string {
 				if i, there := index[column]; there && i < len(fields) {
 					return strings.TrimSpace(fields[i])
 				}
@@ -172,14 +169,21 @@ func (e Export) csv(in *bufio.Reader) iter.Seq2[Success, error] {
 	}
 }
 
-// separator is the one that the first line has most of.
+// firstLine is where the record that was read last begins.
+func firstLine(r *csv.Reader) int {
+	line, _ := r.FieldPos(0)
+	return line
+}
+
+// separator is the one that a line of the file's beginning has most of.
 func separator(in *bufio.Reader) rune {
 	head, _ := in.Peek(4096)
-	line, _, _ := bytes.Cut(head, []byte("\n"))
 	best, most := ',', 0
-	for _, c := range []rune{',', ';', '\t'} {
-		if n := bytes.Count(line, []byte(string(c))); n > most {
-			best, most = c, n
+	for line := range bytes.Lines(head) {
+		for _, c := range []rune{',', ';', '\t'} {
+			if n := bytes.Count(line, []byte(string(c))); n > most {
+				best, most = c, n
+			}
 		}
 	}
 	return best

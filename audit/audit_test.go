@@ -1,0 +1,429 @@
+package audit
+
+import (
+	"fmt"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"zabor"
+)
+
+var at = time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)
+
+// world is what the parties of an audit know.
+type world struct {
+	rows      []zabor.Row
+	successes []Success
+	payments  []Payment
+	messages  []Message
+	noFence   bool
+}
+
+// settled is a row of order/charge, with the reference pay_ORDER.
+func settled(order string) zabor.Row {
+	return zabor.Row{
+		Key: zabor.Key{Scope: "shop", Order: order, Step: "charge"}, State: zabor.Settled, Provider: "stripe", ProviderKey: "key" + order,
+		Reference: "pay_" + order, Amount: zabor.Money{Minor: 1999, Currency: "EUR"}, CapturedAt: at, StateSince: at, SendUntil: at, ReadAt: at.Add(time.Hour),
+	}
+}
+
+// success is what the provider knows of settled.
+func success(order string) Success {
+	return Success{Reference: "pay_" + order, Key: "key" + order, Order: order, Amount: zabor.Money{Minor: 1999, Currency: "EUR"}, At: at, Place: "export:" + order}
+}
+
+func paid(order string) Payment {
+	return Payment{Order: order, Reference: "pay_" + order, Amount: zabor.Money{Minor: 1999, Currency: "EUR"}, Place: "row " + order}
+}
+
+func (w *world) clean(n int) {
+	for i := range n {
+		order := fmt.Sprintf("clean%07d", i)
+		w.rows = append(w.rows, settled(order))
+		w.successes = append(w.successes, success(order))
+		w.payments = append(w.payments, paid(order))
+	}
+}
+
+func each[T any](list []T) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for _, v := range list {
+			if !yield(v, nil) {
+				return
+			}
+		}
+	}
+}
+
+// pages gives rows as a store does.
+func pages(rows []zabor.Row, limit int) func(zabor.Key) ([]zabor.Row, error) {
+	sorted := slices.SortedFunc(slices.Values(rows), func(a, b zabor.Row) int { return a.Key.Compare(b.Key) })
+	return func(after zabor.Key) ([]zabor.Row, error) {
+		i := 0
+		if after != (zabor.Key{}) {
+			i, _ = slices.BinarySearchFunc(sorted, after, func(r zabor.Row, k zabor.Key) int { return r.Key.Compare(k) })
+			i++
+		}
+		return sorted[min(i, len(sorted)):min(i+limit, len(sorted))], nil
+	}
+}
+
+func (w *world) audit(t testing.TB) (Total, []Difference) {
+	t.Helper()
+	l, err := Open("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if !w.noFence {
+		err = l.AddRows(t.Context(), pages(w.rows, 1000), nil)
+	}
+	if err == nil && w.successes != nil {
+		err = l.AddSuccesses(t.Context(), "export", each(w.successes), nil)
+	}
+	if err == nil && w.payments != nil {
+		err = l.AddPayments(t.Context(), each(w.payments), nil)
+	}
+	if err == nil && w.messages != nil {
+		err = l.AddMessages(t.Context(), each(w.messages), nil)
+	}
+	if err == nil {
+		err = l.Join(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	total, err := l.Total(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []Difference
+	for d, err := range l.Differences(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		found = append(found, d)
+	}
+	return total, found
+}
+
+// lines are differences as «kind order».
+func lines(found []Difference) []string {
+	var out []string
+	for _, d := range found {
+		out = append(out, fmt.Sprintf("%s %s", d.Kind, d.Key.Order))
+	}
+	slices.Sort(out)
+	return out
+}
+
+// One of each difference among clean rows: exactly those are found.
+func TestEachDifference(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		make func(w *world)
+		want []string
+		good bool
+	}{
+		{"nothing", func(w *world) {}, nil, true},
+		{"two successes under one key", func(w *world) {
+			w.rows = append(w.rows, settled("1"))
+			twice := success("1")
+			twice.Reference = "pay_other"
+			w.successes = append(w.successes, success("1"), twice)
+			w.payments = append(w.payments, paid("1"))
+		}, []string{"charged-twice 1"}, false},
+		{"two references in the row", func(w *world) {
+			row := settled("1")
+			row.OtherReference = "pay_other"
+			w.rows = append(w.rows, row)
+			w.successes = append(w.successes, success("1"))
+			w.payments = append(w.payments, paid("1"))
+		}, []string{"charged-twice 1"}, false},
+		{"a success without a row", func(w *world) {
+			w.successes = append(w.successes, success("1"))
+		}, []string{"success-without-row 1"}, false},
+		{"a success that the row does not know", func(w *world) {
+			row := settled("1")
+			row.State, row.Reference = zabor.Declined, ""
+			w.rows = append(w.rows, row)
+			w.successes = append(w.successes, success("1"))
+		}, []string{"success-not-saved 1"}, false},
+		{"another reference", func(w *world) {
+			w.rows = append(w.rows, settled("1"))
+			other := success("1")
+			other.Reference = "pay_other"
+			w.successes = append(w.successes, other)
+			w.payments = append(w.payments, paid("1"))
+		}, []string{"reference-differs 1"}, false},
+		{"another amount", func(w *world) {
+			w.rows = append(w.rows, settled("1"))
+			other := success("1")
+			other.Amount.Minor++
+			w.successes = append(w.successes, other)
+			w.payments = append(w.payments, paid("1"))
+		}, []string{"amount-differs 1"}, false},
+		{"another currency", func(w *world) {
+			w.rows = append(w.rows, settled("1"))
+			other := success("1")
+			other.Amount.Currency = "USD"
+			w.successes = append(w.successes, other)
+			w.payments = append(w.payments, paid("1"))
+		}, []string{"amount-differs 1"}, false},
+		{"a row without a success", func(w *world) {
+			w.rows = append(w.rows, settled("1"))
+			w.payments = append(w.payments, paid("1"))
+		}, []string{"row-without-success 1"}, false},
+		{"a row later than the export", func(w *world) {
+			row := settled("1")
+			row.StateSince = at.Add(time.Minute)
+			w.rows = append(w.rows, row)
+			w.payments = append(w.payments, paid("1"))
+		}, nil, true},
+		{"held, in doubt, a call that never ended, released, declined, under way", func(w *world) {
+			for order, state := range map[string]zabor.State{"1": zabor.Held, "2": zabor.Doubt, "3": zabor.Captured, "4": zabor.Released, "5": zabor.Declined, "6": zabor.Captured} {
+				row := settled(order)
+				row.State, row.Reference = state, ""
+				if order == "6" {
+					row.SendUntil = row.ReadAt.Add(time.Second)
+				}
+				w.rows = append(w.rows, row)
+				w.messages = append(w.messages, Message{Key: row.Key, Queue: "payments", ID: order})
+			}
+		}, []string{"held 1", "in-doubt 2", "in-doubt 3", "settled-but-queued 5", "waiting 4"}, false},
+		{"a wiped queue: laravel/horizon#72", func(w *world) {
+			row := settled("1")
+			row.State, row.Reference = zabor.Captured, ""
+			w.rows = append(w.rows, row)
+			w.messages = []Message{}
+		}, []string{"in-doubt 1", "lost 1"}, false},
+		{"released, and the queue is gone", func(w *world) {
+			row := settled("1")
+			row.State, row.Reference = zabor.Released, ""
+			w.rows = append(w.rows, row)
+			w.messages = []Message{}
+		}, []string{"lost 1", "waiting 1"}, false},
+		{"settled, and still on the queue", func(w *world) {
+			w.messages = append(w.messages, Message{Key: settled("clean0000001").Key, Queue: "payments", ID: "m"})
+		}, []string{"settled-but-queued clean0000001"}, true},
+		{"messages without a row", func(w *world) {
+			w.messages = append(w.messages,
+				Message{Key: zabor.Key{Scope: "shop", Order: "new", Step: "charge"}, Queue: "payments"},
+				Message{Key: zabor.Key{Scope: "shop", Order: "failed", Step: "charge"}, Queue: "payments", Failed: true},
+				Message{Key: zabor.Key{Scope: "shop", Order: "had", Step: "charge"}, Queue: "payments", Delivered: true})
+		}, []string{"message-without-row failed", "message-without-row had"}, false},
+		{"payments", func(w *world) {
+			for _, order := range []string{"twice", "differs", "unpaid"} {
+				w.rows = append(w.rows, settled(order))
+				w.successes = append(w.successes, success(order))
+			}
+			differs, again := paid("differs"), paid("twice")
+			differs.Reference, again.Reference = "pay_x", "pay_y"
+			w.payments = append(w.payments, differs, paid("twice"), again, paid("norow"))
+		}, []string{"payment-differs differs", "payment-differs twice", "payment-twice twice", "payment-without-row norow", "row-without-payment unpaid"}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			w := &world{}
+			w.clean(300)
+			tt.make(w)
+			total, found := w.audit(t)
+			if got := lines(found); !slices.Equal(got, tt.want) {
+				t.Errorf("found %q, want %q", got, tt.want)
+			}
+			if total.Good() != tt.good {
+				t.Errorf("good=%t, want %t (%+v)", total.Good(), tt.good, total)
+			}
+		})
+	}
+}
+
+// One of many kinds at once, among a hundred thousand clean rows.
+func TestAmongMany(t *testing.T) {
+	t.Parallel()
+	w := &world{messages: []Message{}}
+	w.clean(100_000)
+	twice, lost, differs := settled("twice"), settled("lost"), settled("differs")
+	twice.OtherReference, lost.State, lost.Reference = "pay_again", zabor.Doubt, ""
+	other := success("differs")
+	other.Amount.Minor = 1
+	w.rows = append(w.rows, twice, lost, differs, settled("nosuccess"))
+	w.successes = append(w.successes, success("twice"), other, success("norow"))
+	w.payments = append(w.payments, paid("twice"), paid("differs"), paid("nosuccess"))
+	_, found := w.audit(t)
+	want := []string{"amount-differs differs", "charged-twice twice", "in-doubt lost", "lost lost", "row-without-success nosuccess", "success-without-row norow"}
+	if got := lines(found); !slices.Equal(got, want) {
+		t.Errorf("found %q, want %q", got, want)
+	}
+}
+
+// Keys are bytes, and two scopes are two orders; a success says which it means.
+func TestJoin(t *testing.T) {
+	a, b := settled("A1"), settled("a1")
+	c := settled("A1")
+	c.Scope, c.Reference, c.ProviderKey = "other", "pay_c", "key_c"
+	part := settled("A1")
+	part.Step, part.Reference, part.ProviderKey, part.Amount.Minor = "refund:R-7", "pay_r", "key_r", 500
+	w := &world{rows: []zabor.Row{a, b, c, part}}
+	scope := "other"
+	w.successes = []Success{
+		{Reference: "pay_A1"}, {Reference: "pay_a1"},
+		{Reference: "x1", Order: "A1", Scope: &scope},                                    // by order and scope
+		{Reference: "x2", Order: "A1", Amount: zabor.Money{Minor: 500, Currency: "EUR"}}, // by its amount
+		{Reference: "x3", Order: "A1"},                                                   // of three, nobody knows which
+		{Reference: "ch_1", Alias: "pay_a1"},                                             // the charge of the intent
+		{Reference: "pay_A1"},                                                            // the same again
+		{Reference: "x4", Provider: "adyen", Order: "A1", Step: "refund:R-7"},            // another provider's
+	}
+	_, found := w.audit(t)
+	want := []string{"reference-differs A1", "reference-differs A1", "success-without-row A1", "success-without-row A1"}
+	if got := lines(found); !slices.Equal(got, want) {
+		t.Errorf("found %q, want %q", got, want)
+	}
+}
+
+func TestTotals(t *testing.T) {
+	w := &world{}
+	w.clean(10)
+	row := settled("1")
+	w.rows = append(w.rows, row)
+	for i := range 3 {
+		s := success("1")
+		s.Reference = fmt.Sprintf("pay_%d", i)
+		w.successes = append(w.successes, s)
+	}
+	held := settled("2")
+	held.State, held.Reference, held.Amount = zabor.Held, "", zabor.Money{Minor: 500, Currency: "JPY"}
+	w.rows = append(w.rows, held)
+	total, _ := w.audit(t)
+	if total.ProviderSuccesses != 13 || total.UniqueRows != 11 || total.DoubleCharged != 2 || total.Lost != 0 {
+		t.Errorf("successes=%d rows=%d twice=%d lost=%d, want 13, 11, 2 and 0", total.ProviderSuccesses, total.UniqueRows, total.DoubleCharged, total.Lost)
+	}
+	if got := fmt.Sprint(total.AtRisk, total.Double); got != "[{500 JPY}] [{1999 EUR}]" {
+		t.Errorf("at risk and double: %s", got)
+	}
+}
+
+// A shop without a fence: how many charges one would have stopped.
+func TestShadow(t *testing.T) {
+	w := &world{noFence: true}
+	for _, order := range []string{"1", "2", "2", "3"} {
+		s := success(order)
+		s.Reference = fmt.Sprintf("pay_%d", len(w.successes))
+		w.successes = append(w.successes, s)
+	}
+	total, found := w.audit(t)
+	if got, want := lines(found), []string{"charged-twice 2"}; !slices.Equal(got, want) {
+		t.Errorf("by the export: %q, want %q", got, want)
+	}
+	if total.ProviderSuccesses != 4 || total.UniqueRows != 3 || total.DoubleCharged != 1 || fmt.Sprint(total.Double) != "[{1999 EUR}]" {
+		t.Errorf("by the export: %+v", total)
+	}
+	w = &world{noFence: true}
+	for i, order := range []string{"1", "2", "2", "3"} {
+		p := paid(order)
+		p.Reference = fmt.Sprintf("pay_%d", i)
+		w.payments = append(w.payments, p)
+	}
+	total, found = w.audit(t)
+	if got, want := lines(found), []string{"payment-twice 2"}; !slices.Equal(got, want) {
+		t.Errorf("by the payments: %q, want %q", got, want)
+	}
+	if total.ProviderSuccesses != 4 || total.UniqueRows != 3 || total.DoubleCharged != 1 || fmt.Sprint(total.Double) != "[{1999 EUR}]" {
+		t.Errorf("by the payments: %+v", total)
+	}
+}
+
+// An audit that is broken off goes on where it was, and finds the same.
+func TestResume(t *testing.T) {
+	w := &world{}
+	w.clean(3 * batch)
+	double := success("clean0000007")
+	double.Reference = "pay_again"
+	w.successes = append(w.successes, double)
+	path := filepath.Join(t.TempDir(), "work.db")
+	broken := func(n int, page func(zabor.Key) ([]zabor.Row, error)) func(zabor.Key) ([]zabor.Row, error) {
+		return func(after zabor.Key) ([]zabor.Row, error) {
+			if n--; n < 0 {
+				return nil, os.ErrDeadlineExceeded
+			}
+			return page(after)
+		}
+	}
+	read := 0
+	page := pages(w.rows, 5000)
+	counted := func(after zabor.Key) ([]zabor.Row, error) {
+		rows, err := page(after)
+		read += len(rows)
+		return rows, err
+	}
+	for try := range 3 {
+		l, err := Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.AddRows(t.Context(), broken(5, counted), nil); (err == nil) != (try == 2) {
+			t.Fatalf("try %d: %v", try, err)
+		}
+		cut := func(yield func(Success, error) bool) {
+			for i, s := range w.successes {
+				if try == 0 && i == batch+17 {
+					yield(Success{}, os.ErrDeadlineExceeded)
+					return
+				}
+				if !yield(s, nil) {
+					return
+				}
+			}
+		}
+		if err := l.AddSuccesses(t.Context(), "export", cut, nil); (err == nil) != (try > 0) {
+			t.Fatalf("try %d: %v", try, err)
+		}
+		if try < 2 {
+			l.Close()
+			continue
+		}
+		if err := l.Join(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		total, err := l.Total(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if total.Rows != 3*batch || total.Successes != 3*batch+1 || total.DoubleCharged != 1 {
+			t.Errorf("%+v", total)
+		}
+		if err := l.Remove(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if read != len(w.rows) {
+		t.Errorf("rows read: %d, want each once: %d", read, len(w.rows))
+	}
+	if left, _ := filepath.Glob(path + "*"); len(left) > 0 {
+		t.Errorf("left behind: %s", strings.Join(left, ", "))
+	}
+}
+
+// BenchmarkAudit joins so many rows with so many successes: -benchtime 1x.
+func BenchmarkAudit(b *testing.B) {
+	for _, n := range []int{100_000, 1_000_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			w := &world{}
+			w.clean(n)
+			w.payments = nil
+			b.ResetTimer()
+			for b.Loop() {
+				if total, _ := w.audit(b); !total.Good() {
+					b.Fatalf("%+v", total)
+				}
+			}
+			b.ReportMetric(float64(n)*float64(b.N)/b.Elapsed().Seconds(), "rows/s")
+		})
+	}
+}

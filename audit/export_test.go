@@ -1,0 +1,151 @@
+package audit
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func read(t *testing.T, text string, columns *Columns) (out []string, err error) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "export")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for s, err := range (Export{Path: path, Columns: columns}).Successes() {
+		if err != nil {
+			return out, err
+		}
+		when := ""
+		if !s.At.IsZero() {
+			when = s.At.Format("2006-01-02T15:04:05")
+		}
+		_, line, _ := strings.Cut(s.Place, "export:")
+		out = append(out, fmt.Sprintf("%s: %s alias=%s order=%s step=%s %d %s %s", line, s.Reference, s.Alias, s.Order, s.Step, s.Amount.Minor, s.Amount.Currency, when))
+	}
+	return out, nil
+}
+
+// Each export that zabor knows, as its provider writes it: what is a success, and
+// what is passed over.
+func TestExports(t *testing.T) {
+	for _, tt := range []struct{ name, text, want string }{
+		{"stripe payments",
+			"\ufeffid,Created date (UTC),Amount,Amount Refunded,Currency,Captured,PaymentIntent ID,Status,order (metadata)\n" +
+				"ch_1,2026-03-02 10:00,19.99,0.00,eur,true,pi_1,Paid,1001\n" +
+				"ch_2,2026-03-02 10:01,19.99,0.00,eur,false,pi_2,Failed,1002\n" +
+				"py_3,2026-03-02 10:02,\"1,234.50\",0.00,usd,true,,Refunded,\n",
+			"2: pi_1 alias=ch_1 order=1001 step= 1999 EUR 2026-03-02T10:00:00\n4: py_3 alias=py_3 order= step= 123450 USD 2026-03-02T10:02:00"},
+		{"stripe intents",
+			`{"id":"pi_1","object":"payment_intent","amount":1999,"currency":"eur","status":"succeeded","created":1772445600,"latest_charge":"ch_1","metadata":{"order":"1001","step":"charge"}}` + "\n\n" +
+				`{"id":"pi_2","object":"payment_intent","amount":1999,"currency":"eur","status":"requires_action","created":1772445600,"metadata":{}}`,
+			"1: pi_1 alias=ch_1 order=1001 step=charge 1999 EUR 2026-03-02T10:00:00"},
+		{"stripe charges",
+			`{"id":"ch_1","object":"charge","payment_intent":"pi_1","amount":500,"currency":"jpy","status":"succeeded","created":1772445600,"metadata":{"order_id":7}}`,
+			"1: pi_1 alias=ch_1 order=7 step= 500 JPY 2026-03-02T10:00:00"},
+		{"paypal activity",
+			`"Date","Time","TimeZone","Name","Type","Status","Currency","Gross","Fee","Net","Transaction ID","Invoice Number"` + "\n" +
+				`"03/02/2026","10:00:00","GMT","A","Express Checkout Payment","Completed","EUR","19.99","-0.88","19.11","9AB","1001"` + "\n" +
+				`"03/02/2026","10:00:00","GMT","A","Payment Refund","Completed","EUR","-19.99","0.88","-19.11","9AC","1001"` + "\n" +
+				`"03/02/2026","10:00:00","GMT","A","Express Checkout Payment","Pending","EUR","19.99","0","19.99","9AD","1002"` + "\n",
+			"2: 9AB alias= order=1001 step= 1999 EUR "},
+		{"paypal captures",
+			`{"id":"3C","amount":{"value":"19.99","currency_code":"EUR"},"status":"COMPLETED","custom_id":"1001","create_time":"2026-03-02T10:00:00Z"}`,
+			"1: 3C alias= order=1001 step= 1999 EUR 2026-03-02T10:00:00"},
+		{"yookassa register",
+			"РЕЕСТР ПЛАТЕЖЕЙ В Магазин. № 7\nДата платежей: 02.03.2026\n\n" +
+				"Идентификатор платежа;Сумма платежа;Валюта платежа;Сумма за вычетом комиссии;Время платежа;Описание\n" +
+				"2d9f0a1b-000f-5000-8000-1d6e87c7fbde;1999.00;RUB;1900.00;02.03.2026 10:00:00;Заказ 1001\n\n" +
+				"Сумма принятых платежей: 1999.00\nЧисло платежей: 1\n",
+			"5: 2d9f0a1b-000f-5000-8000-1d6e87c7fbde alias= order= step= 199900 RUB 2026-03-02T10:00:00"},
+		{"yookassa payments",
+			`{"id":"2d9f","status":"succeeded","amount":{"value":"10.00","currency":"RUB"},"created_at":"2026-03-02T10:00:00.129Z","metadata":{"order":"1001"}}` + "\n" +
+				`{"id":"2d90","status":"canceled","amount":{"value":"10.00","currency":"RUB"},"created_at":"2026-03-02T10:00:00.129Z","metadata":{}}`,
+			"1: 2d9f alias= order=1001 step= 1000 RUB 2026-03-02T10:00:00"},
+		{"adyen accounting",
+			"Company Account,Merchant Account,Psp Reference,Merchant Reference,Payment Method,Booking Date,TimeZone,Main Currency,Main Amount,Record Type\n" +
+				"C,M,8836,1001,visa,2026-03-02 09:59:58,UTC,EUR,19.99,Received\nC,M,8836,1001,visa,2026-03-02 10:00:00,UTC,EUR,19.99,Authorised\nC,M,8837,1002,visa,2026-03-02 10:00:00,UTC,EUR,19.99,Refused\n",
+			"3: 8836 alias= order=1001 step= 1999 EUR 2026-03-02T10:00:00"},
+		{"adyen received payments",
+			"Company Account,Merchant Account,Psp Reference,Merchant Reference,Payment Method,Creation Date,TimeZone,Currency,Amount,Type,Acquirer Response\n" +
+				"C,M,8836,1001,visa,2026-03-02 10:00:00,UTC,KWD,0.005,Payment,APPROVED\nC,M,8837,1002,visa,2026-03-02 10:00:00,UTC,KWD,1.000,Payment,DECLINED\n",
+			"2: 8836 alias= order=1001 step= 5 KWD 2026-03-02T10:00:00"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := read(t, tt.text, nil)
+			if err != nil || strings.Join(got, "\n") != tt.want {
+				t.Errorf("%v\ngot  %s\nwant %s", err, strings.Join(got, "\n"), tt.want)
+			}
+		})
+	}
+}
+
+// Columns of any file, and what is wrong with one. A line that cannot be read ends
+// the audit: without it, it would say that all is well.
+func TestColumns(t *testing.T) {
+	for _, tt := range []struct{ name, columns, text, want, err string }{
+		{"mapped", "reference=Txn,amount=Sum,currency=Cur,order=Ref,status=State:ok|done", "Txn;Sum;Cur;Ref;State\nA;19,99;EUR;1;OK\nB;1;EUR;2;failed\n", "2: A alias= order=1 step= 1999 EUR ", ""},
+		{"minor units", "reference=/txn,minor=/sum,currency=/cur,order=/o/id", `{"txn":"A","sum":1999,"cur":"EUR","o":{"id":7}}`, "1: A alias= order=7 step= 1999 EUR ", ""},
+		{"tabs, no amount", "reference=Txn", "Txn\tX\nA\t1\n", "2: A alias= order= step= 0  ", ""},
+		{"no such column", "reference=Nope", "Txn\nA\n", "", "no line of titles"},
+		{"unknown titles", "", "a,b\n1,2\n", "", "--columns"},
+		{"unknown objects", "", `{"a":1}`, "", "--columns"},
+		{"empty file", "", "", "", "no line of titles"},
+		{"not JSON", "reference=/id", "{\"id\":\"a\"}\n{\"id\":", "1: a alias= order= step= 0  ", "export:2"},
+		{"reference missing", "reference=Txn,order=O", "Txn,O\n,1\n", "", "export:2: no reference"},
+		{"amount unreadable", "reference=Txn,amount=A,currency=C", "Txn,A,C\nx,19.99.9,EUR\n", "", "export:2: amount"},
+		{"thousands or a fraction", "reference=Txn,amount=A,currency=C", "Txn,A,C\nx,\"1,234\",EUR\n", "", "thousands or a fraction"},
+		{"too many decimals", "reference=Txn,amount=A,currency=C", "Txn,A,C\nx,1.5,JPY\n", "", "more decimals"},
+		{"currency unknown", "reference=Txn,amount=A,currency=C", "Txn,A,C\nx,1.5,XXQ\n", "", "ISO 4217"},
+		{"time unreadable", "reference=Txn,at=T", "Txn,T\nx,yesterday\n", "", `time "yesterday"`},
+		{"a cut quote", "reference=Txn,order=O", "Txn,O\nx,\"1\ny,2\n", "", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var columns *Columns
+			if tt.columns != "" {
+				c, err := ParseColumns(tt.columns)
+				if err != nil {
+					t.Fatal(err)
+				}
+				columns = &c
+			}
+			got, err := read(t, tt.text, columns)
+			if tt.err == "" && tt.name != "a cut quote" && err != nil || tt.err != "" && (err == nil || !strings.Contains(err.Error(), tt.err)) {
+				t.Errorf("error %v, want %q", err, tt.err)
+			}
+			if tt.name != "a cut quote" && strings.Join(got, "\n") != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+			if tt.name == "a cut quote" && err == nil {
+				t.Errorf("a quoted field without an end is taken: %q", got)
+			}
+		})
+	}
+	for _, text := range []string{"", "amount=A", "reference", "reference=", "nope=A", "reference=A,status=S"} {
+		if _, err := ParseColumns(text); err == nil {
+			t.Errorf("ParseColumns(%q): no error", text)
+		}
+	}
+}
+
+func FuzzExport(f *testing.F) {
+	f.Add("Txn,A,C\nx,19.99,EUR\n")
+	f.Add(`{"id":"pi_1","object":"payment_intent","amount":1999,"currency":"eur","status":"succeeded"}`)
+	f.Add("Идентификатор платежа;Сумма платежа;Валюта платежа\n")
+	columns, err := ParseColumns("reference=Txn,amount=A,currency=C")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		for _, c := range []*Columns{nil, &columns} {
+			got, err := read(t, text, c)
+			for _, line := range got {
+				if strings.Contains(line, ":  alias") || strings.Contains(line, " -") && err == nil && strings.Contains(line, "step= -") {
+					t.Errorf("%q", line)
+				}
+			}
+		}
+	})
+}
