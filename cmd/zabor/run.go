@@ -29,6 +29,7 @@ type cli struct {
 	LogLevel  string `enum:"debug,info,warn,error" default:"info" help:"debug, info, warn or error."`
 
 	Demo      demoCommand      `cmd:"" help:"The main job on an embedded default: workers killed after the provider's 200, and 200s against rows at the end."`
+	Prove     proveCommand     `cmd:"" help:"Kill a real worker at every point, under every strategy, and count the charges."`
 	Worker    workerCommand    `cmd:"" help:"Take messages from the queues and run their steps through the fence; resolve what is in doubt."`
 	Proxy     proxyCommand     `cmd:"" help:"Stand between an application and its payment providers: each (order, step) is called once, and a repeat gets the stored answer."`
 	Serve     serveCommand     `cmd:"" help:"All that the configuration has, in one process: worker and proxy."`
@@ -42,6 +43,8 @@ type cli struct {
 	Providers providersCommand `cmd:"" help:"What zabor believes about each payment provider, and why."`
 	Sandbox   sandboxCommand   `cmd:"" help:"A pretend payment provider with faults on demand."`
 	Version   versionCommand   `cmd:"" help:"The version."`
+
+	ProveWorker proveWorkerCommand `cmd:"" hidden:""`
 }
 
 // program is what every command is given.

@@ -1,0 +1,294 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/term"
+
+	"zabor/internal/config"
+	"zabor/laravel"
+	"zabor/messenger"
+	"zabor/prove"
+	"zabor/sqlstore"
+
+	"github.com/redis/go-redis/v9"
+)
+
+type proveCommand struct {
+	JSON     bool             `name:"json" help:"One JSON object."`
+	HTML     string           `name:"html" placeholder:"FILE" help:"Also write one self-contained page: the table, the timeline of each cell, versions and settings."`
+	Strategy []prove.Strategy `enum:"auto-ack,ack-after,unique-lock,fence" placeholder:"NAME" help:"Only these: auto-ack, ack-after, unique-lock, fence."`
+	Moment   []prove.Moment   `enum:"before-capture,before-send,sent,charged,answered,saved,in-ack" placeholder:"NAME" help:"Only these: before-capture, before-send, sent, charged, answered, saved, in-ack."`
+	Queue    []prove.Queue    `enum:"laravel,symfony" placeholder:"NAME" help:"Only these: laravel, symfony."`
+	Death    []prove.Death    `enum:"sigkill,sigstop,sigterm" placeholder:"NAME" help:"Only these: sigkill, sigstop, sigterm."`
+
+	Soak  bool          `help:"Instead of the table: kill, stall and restart at random, until --kills workers were killed."`
+	Kills int           `placeholder:"N" help:"With --soak: how many; 100 where it is not given."`
+	For   time.Duration `placeholder:"DURATION" help:"With --soak: stop killing after so long."`
+}
+
+func (c *proveCommand) Run(p *program) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "zabor-prove-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	place, closePlace, err := p.place(dir)
+	if err != nil {
+		return err
+	}
+	if c.Soak {
+		err = c.soak(p, place)
+	} else {
+		err = c.matrix(p, place)
+	}
+	if closed := closePlace(); closed != nil {
+		p.log.Error("not everything of the proof was removed; the next run removes it", "error", closed)
+	}
+	return err
+}
+
+func (c *proveCommand) check() error {
+	chosen := len(c.Strategy) + len(c.Moment) + len(c.Queue) + len(c.Death)
+	switch {
+	case !c.Soak && (c.Kills != 0 || c.For != 0):
+		return usage(errors.New("--kills and --for are for --soak"), "")
+	case c.Soak && (chosen > 0 || c.HTML != ""):
+		return usage(errors.New("--soak has no cells, and no page"), "take --strategy, --moment, --queue, --death and --html out")
+	case c.Kills < 0 || c.For < 0:
+		return usage(errors.New("--kills and --for must be above zero"), "")
+	}
+	return nil
+}
+
+// place is where the proof happens: embedded, or where a configuration is named,
+// on its servers.
+func (p *program) place(dir string) (place *prove.Place, closePlace func() error, err error) {
+	if p.cli.Config == "" {
+		place, closePlace, err = prove.Embedded(p.ctx, dir)
+	} else {
+		place, closePlace, err = p.ownPlace(dir)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	place.Version = version
+	for _, variable := range os.Environ() {
+		if !strings.HasPrefix(variable, "ZABOR_") { // what is set for this command is not meant for its workers
+			place.Env = append(place.Env, variable)
+		}
+	}
+	place.Program, err = os.Executable()
+	return place, closePlace, err
+}
+
+func (p *program) ownPlace(dir string) (*prove.Place, func() error, error) {
+	file, err := p.load()
+	if err != nil {
+		return nil, nil, err
+	}
+	list, closeStations, err := stations(file)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer closeStations()
+	on := prove.Installation{Fence: string(file.Fence), RedisURL: string(file.Redis), Keys: map[string]string{}}
+	for _, s := range list {
+		on.Keys[s.queue] = s.key
+	}
+	var clients []redis.UniversalClient
+	if file.Redis != "" {
+		if on.Redis, err = newRedis(string(file.Redis)); err != nil {
+			return nil, nil, usage(fmt.Errorf("%s: redis: %w", file.Path, err), "")
+		}
+		clients = append(clients, on.Redis)
+	}
+	if on.DSN = symfonyDSN(file); on.DSN != "" {
+		c, err := messenger.ParseDSN(on.DSN)
+		if err != nil {
+			return nil, nil, usage(fmt.Errorf("%s: %w", file.Path, err), "")
+		}
+		on.Stream = redis.NewUniversalClient(c.Options())
+		clients = append(clients, on.Stream)
+	}
+	place, remove, err := prove.OnServers(p.ctx, dir, on)
+	closePlace := func() error {
+		var err error
+		if remove != nil {
+			err = remove()
+		}
+		for _, client := range clients {
+			client.Close()
+		}
+		return err
+	}
+	if err != nil {
+		_ = closePlace() // it has removed what it had made
+		return nil, nil, placeFailure(err)
+	}
+	return place, closePlace, nil
+}
+
+// placeFailure is why no proof can happen on an installation's servers.
+func placeFailure(err error) error {
+	if _, ok := errors.AsType[*sqlstore.Problem](err); ok || errors.Is(err, sqlstore.ErrScratchTaken) || errors.Is(err, prove.ErrTaken) {
+		return usage(err, "nothing was run; the proof needs a Redis prefix and a database, schema or folder of its own, see docs/prove.md; without -c it needs no server")
+	}
+	return unreachable(err, "nothing was run; are the servers up, and are the addresses right?")
+}
+
+// symfonyDSN is the DSN of the first of the file's transports; empty: there is
+// none.
+func symfonyDSN(file *config.Config) string {
+	name := ""
+	for queue, q := range file.Queues {
+		if q.Symfony != nil && (name == "" || queue < name) {
+			name = queue
+		}
+	}
+	if name == "" {
+		return ""
+	}
+	return string(file.Queues[name].Symfony.DSN)
+}
+
+func (c *proveCommand) matrix(p *program, place *prove.Place) error {
+	filter := prove.Filter{Strategies: c.Strategy, Moments: c.Moment, Queues: c.Queue, Deaths: c.Death}
+	say := progress(p)
+	if !c.JSON {
+		fmt.Fprintf(p.stdout, "One order for each place of the table. Its worker dies at the moment on the left, the queue hands the message\n"+
+			"to another one, and the provider says how often the order was charged. 1 is good, 2 is charged twice, 0 is lost.\n"+
+			"Columns L: Laravel's list, S: Symfony's stream. %s.\n\n", place.Name)
+	}
+	start, cells := time.Now(), len(filter.Cells())
+	var done, failed atomic.Int64
+	report, err := prove.Matrix(p.ctx, place, filter, func(r prove.Result) {
+		n := done.Add(1)
+		if r.Strategy == prove.Fence && !r.Good() {
+			failed.Add(1)
+		}
+		say("\r%-79s\r", fmt.Sprintf("%d of %d cells, %.0f s; the fence has failed in %d", n, cells, time.Since(start).Seconds(), failed.Load()))
+	})
+	say("\r%-79s\r", "")
+	if err != nil {
+		return fmt.Errorf("prove: %w", err)
+	}
+	if c.HTML != "" {
+		if err := writePage(c.HTML, report); err != nil {
+			return err
+		}
+	}
+	if c.JSON {
+		if err := json.NewEncoder(p.stdout).Encode(report); err != nil {
+			return err
+		}
+	} else {
+		report.Print(p.stdout, coloured(p))
+	}
+	switch {
+	case !report.Good:
+		return bad(errors.New("the fence has failed: not every order of its column was charged exactly once with a row that says so"),
+			"--html FILE has the timeline of each cell; please report it with that page")
+	case !c.JSON && report.Fenced():
+		fmt.Fprintf(p.stdout, "\nThe fence: every order was charged exactly once, and its row says so. (%.1f s)\n", report.Seconds)
+	}
+	return nil
+}
+
+func writePage(name string, report *prove.Report) error {
+	f, err := os.Create(name)
+	if err != nil {
+		return fmt.Errorf("the page: %w", err)
+	}
+	return errors.Join(report.HTML(f), f.Close())
+}
+
+// coloured reports whether stdout wants colours.
+func coloured(p *program) bool {
+	f, ok := p.stdout.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd())) && os.Getenv("NO_COLOR") == ""
+}
+
+func (c *proveCommand) soak(p *program, place *prove.Place) error {
+	kills := cmp.Or(c.Kills, 100)
+	say := progress(p)
+	start := time.Now()
+	report, err := prove.Soak(p.ctx, place, kills, c.For, func(killed int64) {
+		say("\r%-79s\r", fmt.Sprintf("%d of %d workers killed, %.0f s", killed, kills, time.Since(start).Seconds()))
+	})
+	say("\r%-79s\r", "")
+	if err != nil {
+		return fmt.Errorf("prove: %w", err)
+	}
+	if c.JSON {
+		if err := json.NewEncoder(p.stdout).Encode(report); err != nil {
+			return err
+		}
+	} else {
+		report.Print(p.stdout)
+	}
+	if !report.Good {
+		return bad(errors.New("the provider's charges and the rows of the fence are not equal, or something was left over"), "")
+	}
+	return nil
+}
+
+// proveWorkerCommand is a worker of one of the strategies that have no fence. Its
+// settings come by its input.
+type proveWorkerCommand struct {
+	StopAt string `help:"As that of worker."`
+}
+
+func (c *proveWorkerCommand) Run(p *program) error {
+	var s prove.WorkerSettings
+	if err := json.NewDecoder(os.Stdin).Decode(&s); err != nil {
+		return usage(fmt.Errorf("no settings on the input: %w", err), `"zabor prove" starts this command`)
+	}
+	store, err := sqlstore.Open(s.Database)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	w := &prove.Worker{
+		Strategy: s.Strategy, Provider: s.Provider, Prefix: s.Prefix, LockLife: s.LockLife,
+		Payments: store.DB(), Dialect: store.Dialect(), Scope: s.Scope, At: stopAt(c.StopAt), Log: p.log,
+	}
+	if s.Queue == prove.Laravel {
+		client, err := newRedis(s.Redis)
+		if err != nil {
+			return err
+		}
+		defer client.Close()
+		w.Locks = client
+		w.Source, err = laravel.NewSource(client, laravel.Config{Queue: prove.LaravelQueue, Prefix: s.Prefix, Connection: "redis", RetryAfter: s.Reserve})
+		if err != nil {
+			return err
+		}
+		return w.Run(p.ctx)
+	}
+	config, err := messenger.ParseDSN(s.DSN)
+	if err != nil {
+		return err
+	}
+	client := redis.NewUniversalClient(config.Options())
+	defer client.Close()
+	w.Locks = client
+	source, err := messenger.NewSource(client, messenger.Options{Name: prove.Transport, Config: config, Host: "prove"})
+	if err != nil {
+		return err
+	}
+	defer source.Close(context.WithoutCancel(p.ctx))
+	w.Source = source
+	return w.Run(p.ctx)
+}

@@ -1,0 +1,266 @@
+package prove
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"syscall"
+	"time"
+
+	"zabor/internal/produce"
+	"zabor/sandbox"
+	"zabor/sqlstore"
+)
+
+// cellLimit bounds one cell. Nothing in it takes half of that, unless the
+// machine has no time for it or an order is stuck.
+const cellLimit = 75 * time.Second
+
+// death is one cell under way. It watches its order at the provider.
+type death struct {
+	Cell
+	t     *timeline
+	times Times
+
+	once    sync.Once
+	reached chan struct{} // closed: the provider sees the moment
+	struck  chan struct{} // closed: the worker has been dealt with
+}
+
+func (d *death) asked(gone <-chan struct{}) bool {
+	d.t.add(provides, Asked, "a payment request")
+	if d.Moment != Sent || !d.strike() || d.Death != Kill {
+		return true
+	}
+	<-gone
+	d.t.add(provides, Said, "the client is gone; nothing was done")
+	return false
+}
+
+func (d *death) charged(c sandbox.Charge) {
+	d.t.add(provides, Moved, "charged: %s", c.ID)
+	if d.Moment == Charged {
+		d.strike()
+	}
+}
+
+func (d *death) lookedUp() { d.t.add(provides, LookedUp, "a look-up") }
+
+// strike reports whether this is the request at which the worker dies, after it
+// has.
+func (d *death) strike() bool {
+	now := false
+	d.once.Do(func() { now = true })
+	if now {
+		close(d.reached)
+		<-d.struck
+	}
+	return now
+}
+
+// cell runs one cell.
+func (m *matrix) cell(ctx context.Context, c Cell, number int64) Result {
+	ctx, cancel := context.WithTimeout(ctx, cellLimit)
+	defer cancel()
+	d := &death{Cell: c, t: newTimeline(), times: m.times, reached: make(chan struct{}), struck: make(chan struct{})}
+	order := fmt.Sprint(number)
+	m.gate.watch(order, d)
+	result := Result{Cell: c}
+	err := m.die(ctx, d, number)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("not finished after %s", cellLimit)
+	}
+	// What was charged is counted even where the cell could not be finished.
+	ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	if count := m.count(ctx, &result, order); err == nil {
+		err = count
+	}
+	if err != nil {
+		result.Error = err.Error()
+	}
+	result.Seconds = time.Since(d.t.start).Seconds()
+	result.Timeline = d.t.all()
+	return result
+}
+
+// die puts the order on its queue, lets a first worker take it, deals with that
+// at the moment, and lets a second one finish what is left.
+func (m *matrix) die(ctx context.Context, d *death, number int64) error {
+	strike := sync.OnceFunc(func() { close(d.struck) })
+	defer strike()
+	if err := m.place.put(ctx, d.Queue, d.name(), produce.Charge{Order: number, Minor: 1999}); err != nil {
+		return err
+	}
+	d.t.add(queued, Put, "order %d is on the queue", number)
+	start, err := m.starter(d)
+	if err != nil {
+		return err
+	}
+	one, err := start(first, d.Moment.stopAt())
+	if err != nil {
+		return err
+	}
+	defer one.kill()
+	reached := (<-chan struct{})(d.reached)
+	if d.Moment.stopAt() != "" {
+		reached = one.frozen()
+	}
+	select {
+	case <-reached:
+	case <-one.done:
+	case <-ctx.Done():
+		return fmt.Errorf("%w: worker 1 did not come to %q: %s", ctx.Err(), d.Moment.Label(), one.log.tail())
+	}
+	if ended(one) {
+		return fmt.Errorf("worker 1 ended with code %d before it came to %q: %s", one.code(), d.Moment.Label(), one.log.tail())
+	}
+	if err := d.deal(ctx, one); err != nil {
+		return err
+	}
+	struck := time.Now()
+	strike()
+	if d.Death == Term {
+		if err := one.wait(ctx); err != nil {
+			return fmt.Errorf("%w: worker 1 does not stop: %s", err, one.log.tail())
+		}
+		d.t.add(first, Ended, "ends by itself")
+	}
+
+	two, err := start(second, "")
+	if err != nil {
+		return err
+	}
+	defer two.kill()
+	if err := two.wait(ctx); err != nil {
+		return fmt.Errorf("%w: worker 2 has not emptied the queue: %s", err, two.log.tail())
+	}
+	d.t.add(second, Ended, "ends by itself, with code %d", two.code())
+	if d.Death == Stall {
+		// Past the reserve, also where there was nothing to do for another.
+		select {
+		case <-time.After(time.Until(struck.Add(d.times.Reserve + time.Second))):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		d.t.add(first, Thawed, "SIGCONT")
+		if err := one.signal(syscall.SIGCONT); err != nil {
+			return err
+		}
+		if err := one.wait(ctx); err != nil {
+			return fmt.Errorf("%w: worker 1 has not ended after SIGCONT: %s", err, one.log.tail())
+		}
+		d.t.add(first, Ended, "ends by itself, with code %d", one.code())
+	}
+	if two.code() != 0 {
+		return fmt.Errorf("worker 2 ended with code %d: %s", two.code(), two.log.tail())
+	}
+	return nil
+}
+
+func ended(c *process) bool {
+	select {
+	case <-c.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// deal does to the first worker what the cell says.
+func (d *death) deal(ctx context.Context, one *process) error {
+	switch d.Death {
+	case Kill:
+		d.t.add(first, Died, "SIGKILL")
+		if err := one.signal(syscall.SIGKILL); err != nil {
+			return err
+		}
+		return one.wait(ctx)
+	case Stall:
+		if err := one.signal(syscall.SIGSTOP); err != nil {
+			return err
+		}
+		select {
+		case <-one.frozen():
+			d.t.add(first, Froze, "SIGSTOP")
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		return nil
+	}
+	d.t.add(first, Told, "SIGTERM")
+	if err := one.signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	return one.signal(syscall.SIGCONT) // it may have stopped itself at the moment
+}
+
+// starter returns what starts the workers of d's cell, each with the moment at
+// which it stops itself; empty: nowhere.
+func (m *matrix) starter(d *death) (func(who, stopAt string) (*process, error), error) {
+	address, err := m.place.Fence(d.name())
+	if err != nil {
+		return nil, err
+	}
+	var args []string
+	var env []string
+	var input []byte
+	if d.Strategy == Fence {
+		var file string
+		file, env, err = m.place.write(setup{
+			name: d.name(), queues: []Queue{d.Queue}, lanes: 1, missingRow: "capture", times: m.times, hold: time.Minute,
+			provider: m.gate.url, fence: address,
+		})
+		if err != nil {
+			return nil, err
+		}
+		args = []string{"worker", "--drain", "-c", file}
+	} else {
+		input, err = json.Marshal(WorkerSettings{
+			Strategy: d.Strategy, Queue: d.Queue, Scope: d.name(), Redis: m.place.RedisURL, Prefix: m.place.laravelPrefix(d.name()),
+			DSN: m.place.dsn(d.name(), m.times), Database: address, Provider: m.gate.url, Reserve: m.times.Reserve, LockLife: m.times.LockLife,
+		})
+		if err != nil {
+			return nil, err
+		}
+		args = []string{"prove-worker"}
+	}
+	args = append(args, "--log-format", "json")
+	return func(who, stopAt string) (*process, error) {
+		all := args
+		if stopAt != "" {
+			all = append(append([]string{}, args...), "--stop-at", stopAt)
+		}
+		d.t.add(who, Began, "starts")
+		return m.place.start(input, env, func(line []byte) {
+			if text := told(line); text != "" {
+				d.t.add(who, Said, "%s", text)
+			}
+		}, all...)
+	}, nil
+}
+
+// count fills in what the provider and the rows say of the order.
+func (m *matrix) count(ctx context.Context, r *Result, order string) error {
+	r.Charges = int64(len(m.gate.sandbox.Charges(order)))
+	r.ProviderSuccesses = r.Charges
+	switch {
+	case r.Charges == 0:
+		r.Lost = 1
+	case r.Charges > 1:
+		r.DoubleCharged = 1
+	}
+	address, err := m.place.Fence(r.name())
+	if err != nil {
+		return err
+	}
+	store, err := sqlstore.Open(address)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	r.UniqueRows, err = m.place.settled(ctx, store, r.Strategy, r.name())
+	return err
+}
