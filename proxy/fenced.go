@@ -104,7 +104,7 @@ func (p *Proxy) effect(up Upstream, k zabor.Key, request provider.Request) (zabo
 func (p *Proxy) repeat(w http.ResponseWriter, r *http.Request, up Upstream, row zabor.Row, err error) {
 	stored := storedReply(row.Answer)
 	late := row.Basis != zabor.ByCall && row.Basis != zabor.ByReplay // the answer, where there is one, is older than the state
-	if row.State == zabor.Settled && (stored == nil || late) && row.Provider == up.Name() {
+	if row.State == zabor.Settled && (stored == nil || late) && row.AnswerEnded == 0 && row.Sealed == nil && row.Provider == up.Name() {
 		object, getErr := up.Object(context.WithoutCancel(r.Context()), row)
 		switch {
 		case getErr == nil:
@@ -122,8 +122,15 @@ func (p *Proxy) repeat(w http.ResponseWriter, r *http.Request, up Upstream, row 
 	case err != nil: // the request's form was refused before it was sent
 		p.refuse(w, problemOf(row.Key, err, nil))
 	default:
+		why := "its answer never was here, or was too long to be kept"
+		switch {
+		case row.AnswerEnded != 0:
+			why = fmt.Sprintf("its answer, with status %d, was erased when its time was over", row.AnswerEnded)
+		case row.Sealed != nil:
+			why = "its answer is here and cannot be read: " + row.Sealed.Why
+		}
 		p.refuse(w, problem{status: 410, kind: "no-answer", key: row.Key, row: row,
-			text: fmt.Sprintf("%s is %s; its answer is no longer here, or never was, and nothing was sent now", row.Key, row.State)})
+			text: fmt.Sprintf("%s is %s; %s; nothing was sent now", row.Key, row.State, why)})
 	}
 }
 
