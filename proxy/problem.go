@@ -73,6 +73,8 @@ func (p *Proxy) refuseFor(w http.ResponseWriter, err error) {
 		if kind, ok := kinds[why.status]; ok {
 			x.kind = kind
 		}
+		// Its body may not be read yet, and is not waited for.
+		w.Header().Set("Connection", "close")
 	}
 	p.refuse(w, x)
 }

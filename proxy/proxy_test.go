@@ -97,7 +97,7 @@ func open(t testing.TB, s settings) *door {
 	if o.MaxBody == 0 {
 		o.MaxBody = 64 << 10
 	}
-	o.Log = slog.New(slog.DiscardHandler)
+	o.Log = d.log()
 	o.Show = func(r zabor.Row) any { return map[string]any{"state": r.State, "reference": r.Reference} }
 	if d.proxy, err = proxy.New(o); err != nil {
 		t.Fatal(err)
@@ -253,3 +253,5 @@ func TestRepeatGetsTheStoredAnswer(t *testing.T) {
 	}
 	d.do("GET", "/fences/1001/charge", "").says(t, 200, "", "settled")
 }
+
+func (d *door) log() *slog.Logger { return slog.New(slog.DiscardHandler) }
