@@ -1,6 +1,7 @@
 package zabor
 
 import (
+	"strings"
 	"sync"
 	"time"
 )
@@ -17,16 +18,29 @@ const (
 	// proves anything before a pause begins: each of them is an attempt of its
 	// row, and an outage is no reason to spend those of every row.
 	mostUnproven = 5
+	// wrongForms is how many refusals of a request's form in a row, of one step,
+	// say that the step's template is wrong and not the customer's data.
+	wrongForms = 3
 )
 
 // breaker stops the sending to a provider that surely does nothing with what is
 // sent, or that has not answered for a while: so that an outage carries messages
 // round instead of spending an attempt of each, and a wrong address holds one row
-// and not the queue. It knows only this process's calls. The zero breaker lets
-// everything pass.
+// and not the queue. A step whose requests are refused for their form is stopped
+// alone. It knows only this process's calls. The zero breaker lets everything pass.
 type breaker struct {
 	mu     sync.Mutex
-	paused map[string]*pause // by provider
+	paused map[road]*pause
+	forms  map[road]int // refusals of the form in a row
+}
+
+// road is what is paused: a provider with an empty step, or one step of it.
+type road struct{ provider, step string }
+
+// roadOf is the road of a call, without the part of its step.
+func roadOf(provider string, k Key) road {
+	step, _, _ := strings.Cut(k.Step, ":")
+	return road{provider, step}
 }
 
 type pause struct {
@@ -36,53 +50,78 @@ type pause struct {
 	unproven int // calls in a row
 }
 
-// wait is how long nothing may be sent to provider, and why. When a pause is
-// over, one caller is let through to try; the others wait on until it has an
-// answer, or for as long as its call may take.
-func (b *breaker) wait(provider string, now time.Time, call time.Duration) (time.Duration, string) {
+// at is the pause of r, made where there is none. The caller holds mu.
+func (b *breaker) at(r road) *pause {
+	if b.paused == nil {
+		b.paused = map[road]*pause{}
+	}
+	p := b.paused[r]
+	if p == nil {
+		p = &pause{}
+		b.paused[r] = p
+	}
+	return p
+}
+
+// wait is how long nothing may be sent on r, and why. When a pause is over, one
+// caller is let through to try; the others wait on until it has an answer, or for
+// as long as its call may take.
+func (b *breaker) wait(r road, now time.Time, call time.Duration) (time.Duration, string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	p := b.paused[provider]
-	if p == nil || p.length == 0 {
-		return 0, ""
+	paused := []*pause{b.paused[road{r.provider, ""}], b.paused[r]}
+	for _, p := range paused {
+		if p != nil && p.length > 0 && p.until.After(now) {
+			return p.until.Sub(now), p.why
+		}
 	}
-	if left := p.until.Sub(now); left > 0 {
-		return left, p.why
+	for _, p := range paused {
+		if p != nil && p.length > 0 {
+			p.until = now.Add(call)
+		}
 	}
-	p.until = now.Add(call)
 	return 0, ""
 }
 
-// ended notes how a call ended. It reports whether a pause begins by it where
+// ended notes how a call on r ended. It reports whether a pause begins by it where
 // there was none.
-func (b *breaker) ended(provider string, o Outcome, now time.Time) (begun bool) {
+func (b *breaker) ended(r road, o Outcome, now time.Time) (begun bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	p := b.paused[provider]
-	if p == nil {
-		p = &pause{}
-	}
-	switch o.Verdict {
-	case Unsent, TurnedAway, Misdirected:
-		p.unproven = 0
-	case Unproven:
+	whole := road{r.provider, ""}
+	switch {
+	case o.Pause, o.Verdict == Unsent, o.Verdict == TurnedAway, o.Verdict == Misdirected:
+		b.at(whole).unproven = 0
+		return b.pause(whole, o, now)
+	case o.Verdict == Unproven:
+		p := b.at(whole)
 		if p.unproven++; p.unproven < mostUnproven {
 			*p = pause{unproven: p.unproven} // it takes what is sent
+			return false
 		}
-	default: // it answers
-		delete(b.paused, provider)
+		return b.pause(whole, o, now)
+	}
+	delete(b.paused, whole) // it answers
+	if o.Verdict != Malformed {
+		delete(b.paused, r)
+		delete(b.forms, r)
 		return false
 	}
-	if b.paused == nil {
-		b.paused = map[string]*pause{}
+	if b.forms == nil {
+		b.forms = map[road]int{}
 	}
-	b.paused[provider] = p
-	if o.Verdict == Unproven && p.unproven < mostUnproven {
+	if b.forms[r]++; b.forms[r] < wrongForms {
 		return false
 	}
+	return b.pause(r, o, now)
+}
+
+// pause begins or lengthens the pause of r. The caller holds mu.
+func (b *breaker) pause(r road, o Outcome, now time.Time) (begun bool) {
+	p := b.at(r)
 	begun = p.length == 0
 	switch {
-	case o.Verdict == Misdirected:
+	case o.Pause, o.Verdict == Misdirected, o.Verdict == Malformed:
 		p.length = wrongPause
 	case now.Before(p.until) && p.length > 0: // one of several that were under way
 		return begun

@@ -176,7 +176,7 @@ func (f *Fence) clock() time.Time {
 // nothing was sent and Do may be tried again.
 func (f *Fence) Do(ctx context.Context, e Effect, call Call) (Row, error) {
 	start := time.Now() // before the capture: no clock skew can stretch the claim
-	if wait, why := f.breaker.wait(e.Provider, f.clock(), e.Timeout); wait > 0 {
+	if wait, why := f.breaker.wait(roadOf(e.Provider, e.Key), f.clock(), e.Timeout); wait > 0 {
 		return f.whilePaused(ctx, e, wait, why)
 	}
 	row, mine, err := f.capture(ctx, e)
@@ -197,14 +197,26 @@ func (f *Fence) Do(ctx context.Context, e Effect, call Call) (Row, error) {
 	if row.Claim.Epoch == 1 && passed(e.ReservedUntil) && (outcome.Verdict == Unsent || outcome.Verdict == TurnedAway) {
 		outcome = Outcome{Reason: "by the time the call had ended without doing anything, the queue may have given the message to another worker: " + outcome.Reason}
 	}
-	if f.breaker.ended(e.Provider, outcome, f.clock()) {
-		what := "does nothing with what it is sent"
-		if outcome.Verdict == Unproven {
-			what = fmt.Sprintf("has answered none of %d calls in a row with anything that proves what it did", mostUnproven)
-		}
-		f.alert(row, Warning, "provider-paused", fmt.Sprintf("%s %s, and is left alone for a while: %s", e.Provider, what, outcome.Reason))
-	}
+	f.ended(row, outcome)
 	return f.save(ctx, row, outcome)
+}
+
+// ended tells the breaker how a call of row ended, and a person when nothing is
+// sent any more by it.
+func (f *Fence) ended(row Row, o Outcome) {
+	if !f.breaker.ended(roadOf(row.Provider, row.Key), o, f.clock()) {
+		return
+	}
+	text := row.Provider + " does nothing with what it is sent"
+	switch {
+	case o.Verdict == Malformed:
+		text = fmt.Sprintf("%s has refused the form of %d requests in a row of this step", row.Provider, wrongForms)
+	case o.Pause:
+		text = "what answers in the place of " + row.Provider + " leads elsewhere"
+	case o.Verdict == Unproven:
+		text = fmt.Sprintf("%s has answered none of %d calls in a row with anything that proves what it did", row.Provider, mostUnproven)
+	}
+	f.alert(row, Warning, "provider-paused", text+", and is left alone for a while: "+o.Reason)
 }
 
 // capture commits the row of e, or finds the one that is there. Only where mine

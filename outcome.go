@@ -53,6 +53,9 @@ type Outcome struct {
 	StoredRefusal bool
 	// RetryAfter is how long the provider asks to be left alone; 0: it does not.
 	RetryAfter time.Duration
+	// Pause: nothing more should be sent to the provider for a while, although the
+	// verdict alone does not say so: what answers is not the provider (a redirect).
+	Pause bool
 }
 
 // after is the row that follows when the call of row's claim has ended with o:

@@ -194,6 +194,9 @@ func (r *Resolver) replay(ctx context.Context, row Row) (done bool, err error) {
 		return false, nil
 	}
 	timeout := callTimeout(row.Lease)
+	if wait, _ := r.Fence.breaker.wait(roadOf(row.Provider, row.Key), r.Fence.clock(), timeout); wait > 0 {
+		return false, nil
+	}
 	start := time.Now()
 	next := follow(row, Doubt, row.Basis)
 	next.Replays++
@@ -203,6 +206,7 @@ func (r *Resolver) replay(ctx context.Context, row Row) (done bool, err error) {
 	callCtx, cancel := context.WithDeadline(context.WithoutCancel(ctx), start.Add(timeout))
 	defer cancel()
 	o := r.Replay(callCtx, next)
+	r.Fence.ended(next, o)
 	result := after(next, o, true)
 	if result.Basis == ByCall {
 		result.Basis = ByReplay

@@ -24,6 +24,7 @@ type Builtin struct {
 	Uncallable string     `yaml:"uncallable" json:"uncallable,omitempty"`
 	Auth       AuthKind   `yaml:"auth" json:"auth,omitempty"`
 	AuthHeader string     `yaml:"auth_header" json:"auth_header,omitempty"` // of AuthHeader
+	AuthPath   string     `yaml:"auth_path" json:"auth_path,omitempty"`     // of AuthGrant: where the access token is
 	Account    string     `yaml:"account" json:"account,omitempty"`         // what the account is; empty: none is needed
 	Test       TestSystem `yaml:"test" json:"-"`
 	Base       Profile    `yaml:"profile" json:"-"` // {account} in its address is the account
@@ -101,6 +102,8 @@ const (
 	AuthBearer AuthKind = "bearer" // Authorization: Bearer SECRET
 	AuthBasic  AuthKind = "basic"  // Authorization: Basic of ACCOUNT:SECRET
 	AuthHeader AuthKind = "header" // the secret alone in AuthHeader
+	AuthGrant  AuthKind = "grant"  // an access token for account and secret, see [Grant]
+	AuthSigned AuthKind = "signed" // a digest in the body, see [Signature]
 )
 
 // TestSystem is how credentials show that no real money moves.
@@ -108,6 +111,8 @@ type TestSystem struct {
 	Secrets  []string `yaml:"secrets"`  // what such a secret begins with
 	Accounts []string `yaml:"accounts"` // what such an account begins with
 	Account  string   `yaml:"account"`  // such an account, whole
+	Prefix   string   `yaml:"prefix"`   // written before such an account to say so, since nothing else shows it; not sent
+	Suffix   string   `yaml:"suffix"`   // what such an account ends with
 	BaseURL  string   `yaml:"base_url"` // empty: the profile's
 }
 
@@ -164,15 +169,18 @@ func (b Builtin) Profile(account, secret string) (Profile, error) {
 		return p, fmt.Errorf("profile: %s is known and cannot be called: %s", b.Title, b.Uncallable)
 	case secret == "":
 		return p, fmt.Errorf("secret: missing; write the %s key that may move money, such as ${%s_SECRET}", b.Title, strings.ToUpper(b.Name))
-	case strings.ContainsFunc(secret, func(r rune) bool { return r <= ' ' || r >= 0x7f }):
+	case strings.ContainsFunc(secret, notInHeader):
 		return p, errors.New("secret: it has a blank or a sign that no header takes; is there a newline at its end?")
 	case b.Account != "" && account == "":
 		return p, fmt.Errorf("account: missing; write the %s", b.Account)
-	case b.Auth == AuthBasic && strings.Contains(account, ":"):
+	case (b.Auth == AuthBasic || b.Auth == AuthGrant) && strings.Contains(strings.TrimPrefix(account, b.Test.Prefix), ":"):
 		return p, errors.New("account: it has a colon, which HTTP Basic cannot hold")
 	}
 	if b.IsTest(account, secret) && b.Test.BaseURL != "" {
 		p.BaseURL = b.Test.BaseURL
+	}
+	if b.Test.Prefix != "" {
+		account = strings.TrimPrefix(account, b.Test.Prefix)
 	}
 	if strings.Contains(p.BaseURL, "{account}") {
 		if strings.Trim(account, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-") != "" {
@@ -180,18 +188,22 @@ func (b Builtin) Profile(account, secret string) (Profile, error) {
 		}
 		p.BaseURL = strings.ReplaceAll(p.BaseURL, "{account}", account)
 	}
-	name, value := "Authorization", "Bearer "+secret
-	switch b.Auth {
-	case AuthBasic:
-		value = "Basic " + base64.StdEncoding.EncodeToString([]byte(account+":"+secret))
-	case AuthHeader:
-		name, value = b.AuthHeader, secret
-	}
 	headers := maps.Clone(p.Headers)
 	if headers == nil {
 		headers = Headers{}
 	}
-	headers[name] = value
+	switch b.Auth {
+	case AuthBasic:
+		headers["Authorization"] = "Basic " + base64.StdEncoding.EncodeToString([]byte(account+":"+secret))
+	case AuthHeader:
+		headers[b.AuthHeader] = secret
+	case AuthGrant:
+		p.Auth.Grant = &Grant{Path: b.AuthPath, Account: account, Secret: secret}
+	case AuthSigned:
+		p.Auth.Signature = &Signature{Account: account, Secret: secret, AccountName: "TerminalKey", SecretName: "Password", Name: "Token"}
+	default:
+		headers["Authorization"] = "Bearer " + secret
+	}
 	p.Headers = headers
 	return p, p.Validate()
 }
@@ -202,5 +214,7 @@ func (b Builtin) IsTest(account, secret string) bool {
 		return func(prefix string) bool { return strings.HasPrefix(text, prefix) }
 	}
 	return b.Test.Account != "" && b.Test.Account == account ||
+		b.Test.Prefix != "" && strings.HasPrefix(account, b.Test.Prefix) ||
+		b.Test.Suffix != "" && strings.HasSuffix(account, b.Test.Suffix) ||
 		slices.ContainsFunc(b.Test.Secrets, begins(secret)) || slices.ContainsFunc(b.Test.Accounts, begins(account))
 }

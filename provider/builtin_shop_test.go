@@ -1,9 +1,11 @@
 package provider_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -12,6 +14,21 @@ import (
 	"zabor/sandbox"
 )
 
+// builtinShop is one way in which a built-in profile is spoken, to a pretend
+// provider that speaks it too.
+type builtinShop struct {
+	name             string // the profile's, and after a comma what is special
+	account          string
+	currency         string // empty: EUR
+	prepare, request provider.RequestSpec
+	replay           bool // the same request may be sent again
+
+	blind     bool // there is no look-up of a call whose answer is lost
+	unlisted  bool // what has no verdict yet proves nothing, and is held
+	forgetful bool // a refusal is not kept: the same request is carried out anew
+	duplicate bool // nothing stops a second request but that it is not sent
+}
+
 var (
 	stripeForm = map[string]string{
 		"amount": "{{minor}}", "currency": "{{lower currency}}", "metadata[order]": "{{order}}", "metadata[zabor_key]": "{{provider_key}}",
@@ -19,45 +36,102 @@ var (
 	stripeAtOnce = map[string]string{
 		"amount": "{{minor}}", "currency": "{{lower currency}}", "metadata[order]": "{{order}}", "metadata[zabor_key]": "{{provider_key}}", "confirm": "true",
 	}
+	minorAmount = object{"value": "{{minor}}", "currency": "{{currency}}"}
+	majorAmount = object{"value": "{{major}}", "currency": "{{currency}}"}
+	marked      = object{"order": "{{order}}", "zabor_key": "{{provider_key}}"}
 )
 
-// builtinShops are the ways in which a built-in profile is spoken to a pretend
-// provider that speaks it too.
-var builtinShops = []struct {
-	name, profile, account, base string
-	prepare, request             provider.RequestSpec
-	replay                       bool
-}{
-	{"stripe, two steps", "stripe", "", "", provider.RequestSpec{Path: "/v1/payment_intents", Form: stripeForm},
-		provider.RequestSpec{Path: "/v1/payment_intents/{{prepared}}/confirm", Form: map[string]string{"off_session": "true"}}, false},
-	{"stripe, two steps, replayed", "stripe", "", "", provider.RequestSpec{Path: "/v1/payment_intents", Form: stripeForm},
-		provider.RequestSpec{Path: "/v1/payment_intents/{{prepared}}/confirm", Form: map[string]string{"off_session": "true"}}, true},
-	{"stripe, one step", "stripe", "", "", provider.RequestSpec{}, provider.RequestSpec{Path: "/v1/payment_intents", Form: stripeAtOnce}, false},
-	{"yookassa, replayed", "yookassa", "100500", "/v3", provider.RequestSpec{}, provider.RequestSpec{Path: "/payments", JSON: map[string]any{
-		"amount":  map[string]any{"value": "{{major}}", "currency": "{{currency}}"},
-		"capture": true, "metadata": map[string]any{"order": "{{order}}"},
-	}}, true},
+type object = map[string]any
+
+func posts(path string, body object) provider.RequestSpec {
+	return provider.RequestSpec{Path: path, JSON: body}
 }
 
-func eachBuiltin(t *testing.T, test func(t *testing.T, s *shop)) {
-	for _, tt := range builtinShops {
-		t.Run(tt.name, func(t *testing.T) {
+var builtinShops = []builtinShop{
+	{name: "stripe, two steps", prepare: provider.RequestSpec{Path: "/v1/payment_intents", Form: stripeForm},
+		request: provider.RequestSpec{Path: "/v1/payment_intents/{{prepared}}/confirm", Form: map[string]string{"off_session": "true"}}},
+	{name: "stripe, two steps, replayed", prepare: provider.RequestSpec{Path: "/v1/payment_intents", Form: stripeForm},
+		request: provider.RequestSpec{Path: "/v1/payment_intents/{{prepared}}/confirm", Form: map[string]string{"off_session": "true"}}, replay: true},
+	{name: "stripe, one step", request: provider.RequestSpec{Path: "/v1/payment_intents", Form: stripeAtOnce}},
+	{name: "yookassa", account: "100500", blind: true, replay: true,
+		request: posts("/payments", object{"amount": majorAmount, "capture": true, "metadata": object{"order": "{{order}}"}})},
+	{name: "mollie", request: posts("/payments", object{"amount": majorAmount, "sequenceType": "recurring", "metadata": marked})},
+	{name: "adyen", account: "shop", blind: true, replay: true,
+		request: posts("/payments", object{"amount": minorAmount, "reference": "{{order}}"})},
+	{name: "square", account: "production", request: posts("/v2/payments",
+		object{"amount_money": object{"amount": "{{minor}}", "currency": "{{currency}}"}, "note": "{{order}}", "reference_id": "{{provider_key}}"})},
+	{name: "checkout", request: posts("/payments",
+		object{"amount": "{{minor}}", "currency": "{{currency}}", "reference": "{{provider_key}}", "metadata": object{"order": "{{order}}"}})},
+	{name: "razorpay", account: "rzp_live_1", currency: "INR", blind: true, replay: true,
+		request: posts("/v1/payouts", object{"amount": "{{minor}}", "currency": "{{currency}}", "reference_id": "{{order}}"})},
+	{name: "gocardless", blind: true, replay: true, forgetful: true,
+		request: posts("/payments", object{"payments": object{"amount": "{{minor}}", "currency": "{{currency}}", "metadata": object{"order": "{{order}}"}}})},
+	{name: "paystack", currency: "NGN", request: posts("/transaction/charge_authorization",
+		object{"amount": "{{minor}}", "currency": "{{currency}}", "authorization_code": "AUTH_1", "metadata": object{"order": "{{order}}"}})},
+	{name: "cloudpayments", account: "pk_1", currency: "RUB", unlisted: true, duplicate: true, request: posts("/payments/tokens/charge",
+		object{"Amount": "{{major}}", "Currency": "{{currency}}", "AccountId": "{{order}}", "InvoiceId": "{{provider_key}}", "Token": "t"})},
+	{name: "tbank", account: "terminal", currency: "RUB",
+		prepare: posts("/Init", object{"Amount": "{{minor}}", "OrderId": "{{provider_key}}", "DATA": object{"order": "{{order}}"}}),
+		request: posts("/Charge", object{"PaymentId": "{{prepared}}", "RebillId": "145919"})},
+	{name: "paypal", account: "A1", prepare: posts("/v2/checkout/orders", paypalOrder), request: posts("/v2/checkout/orders/{{prepared}}/capture", object{})},
+	{name: "paypal, replayed", account: "A1", replay: true,
+		prepare: posts("/v2/checkout/orders", paypalOrder), request: posts("/v2/checkout/orders/{{prepared}}/capture", object{})},
+	{name: "worldpay", account: "u", currency: "GBP", unlisted: true, duplicate: true, request: posts("/api/payments", object{
+		"transactionReference": "{{provider_key}}", "merchant": object{"entity": "default"}, "customer": object{"order": "{{order}}"},
+		"instruction": object{"method": "card", "value": object{"currency": "{{currency}}", "amount": "{{minor}}"}}})},
+}
+
+var paypalOrder = object{"intent": "CAPTURE", "purchase_units": []any{object{
+	"reference_id": "{{order}}", "custom_id": "{{provider_key}}", "amount": object{"value": "{{major}}", "currency_code": "{{currency}}"}}}}
+
+// Every profile that can be called is in the table.
+func TestBuiltinShops(t *testing.T) {
+	for _, b := range provider.Builtins() {
+		known := slices.ContainsFunc(builtinShops, func(s builtinShop) bool { return s.profile() == b.Name })
+		if known == (b.Uncallable != "") {
+			t.Errorf("%s: it can be called %v, and is in the table %v", b.Name, b.Uncallable == "", known)
+		}
+	}
+}
+
+func (b builtinShop) profile() string {
+	for _, one := range provider.Builtins() {
+		if b.name == one.Name || len(b.name) > len(one.Name) && b.name[:len(one.Name)+1] == one.Name+"," {
+			return one.Name
+		}
+	}
+	return ""
+}
+
+// open is the shop; absence is believed absentAfter, which may be 0 for what fits
+// a pretend provider without a lag.
+func (b builtinShop) open(t *testing.T, absentAfter time.Duration) *shop {
+	s := newShop(t, sandbox.Options{Secret: "s3cret"}, 0, func(url string) (provider.Profile, provider.Options) {
+		known, ok := provider.BuiltinNamed(b.profile())
+		if !ok {
+			t.Fatal("no such profile")
+		}
+		p, err := known.Profile(b.account, "s3cret")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.Lookup != nil {
+			p.Lookup.AbsentAfter = cmp.Or(absentAfter, 50*time.Millisecond)
+		}
+		return p, provider.Options{BaseURL: url + "/" + known.Name}
+	}).asks(b.prepare, b.request)
+	s.replay, s.follow, s.timeout = b.replay, true, time.Second
+	s.money.Currency = cmp.Or(b.currency, s.money.Currency)
+	s.control()
+	s.drive("control", func(row zabor.Row) bool { return row.State == zabor.Settled })
+	return s
+}
+
+func eachBuiltin(t *testing.T, test func(t *testing.T, b builtinShop, s *shop)) {
+	for _, b := range builtinShops {
+		t.Run(b.name, func(t *testing.T) {
 			t.Parallel()
-			s := newShop(t, sandbox.Options{}, 0, func(url string) (provider.Profile, provider.Options) {
-				b, ok := provider.BuiltinNamed(tt.profile)
-				if !ok {
-					t.Fatal("no such profile")
-				}
-				p, err := b.Profile(tt.account, "s3cret")
-				if err != nil {
-					t.Fatal(err)
-				}
-				p.Lookup.AbsentAfter = 50 * time.Millisecond // the pretend provider has no lag
-				return p, provider.Options{BaseURL: url + tt.base}
-			}).asks(tt.prepare, tt.request)
-			s.replay = tt.replay
-			s.control()
-			test(t, s)
+			test(t, b, b.open(t, 0))
 		})
 	}
 }
@@ -75,20 +149,40 @@ func (s *shop) faulty(fault sandbox.Fault) zabor.Call {
 	}
 }
 
+// killed makes order's charge by a process that dies when the provider has
+// answered the request that moves the money.
+func (s *shop) killed(order string, call zabor.Call) {
+	s.t.Helper()
+	err := s.do(order, func(ctx context.Context, row zabor.Row) zabor.Outcome {
+		o := call(context.WithoutCancel(ctx), row) // however busy the machine is
+		if o.Verdict == zabor.Prepared {
+			return o
+		}
+		panic(errDied)
+	})
+	if !errors.Is(err, errDied) {
+		s.t.Fatalf("error %v", err)
+	}
+}
+
 func TestBuiltinCharges(t *testing.T) {
 	t.Parallel()
-	eachBuiltin(t, func(t *testing.T, s *shop) {
+	eachBuiltin(t, func(t *testing.T, b builtinShop, s *shop) {
 		s.timeout = 30 * time.Second
 		if err := s.do("1001", s.provider.Call); err != nil {
 			t.Fatal(err)
 		}
+		if row := s.row("1001"); row.State != zabor.Settled && row.State != zabor.Pending {
+			t.Errorf("the row is %s (%s)", row.State, row.Reason)
+		}
+		s.drive("1001", func(zabor.Row) bool { return false })
 		s.charged("1001")
 	})
 }
 
 func TestBuiltinDeclines(t *testing.T) {
 	t.Parallel()
-	eachBuiltin(t, func(t *testing.T, s *shop) {
+	eachBuiltin(t, func(t *testing.T, b builtinShop, s *shop) {
 		s.timeout = 30 * time.Second
 		if err := s.do("1001", s.faulty(sandbox.Fault{Kind: sandbox.Declined})); err != nil {
 			t.Fatal(err)
@@ -102,18 +196,14 @@ func TestBuiltinDeclines(t *testing.T) {
 // A decline whose answer is lost is found out too.
 func TestBuiltinDeclineIsFound(t *testing.T) {
 	t.Parallel()
-	eachBuiltin(t, func(t *testing.T, s *shop) {
-		err := s.do("1001", func(ctx context.Context, row zabor.Row) zabor.Outcome {
-			o := s.faulty(sandbox.Fault{Kind: sandbox.Declined})(ctx, row)
-			if o.Verdict == zabor.Prepared {
-				return o
-			}
-			panic(errDied)
-		})
-		if !errors.Is(err, errDied) {
-			t.Fatalf("error %v", err)
+	eachBuiltin(t, func(t *testing.T, b builtinShop, s *shop) {
+		s.killed("1001", s.faulty(sandbox.Fault{Kind: sandbox.Declined}))
+		row := s.resolve("1001")
+		if b.forgetful {
+			s.charged("1001")
+			return
 		}
-		if row := s.resolve("1001"); row.State != zabor.Declined || len(s.bank.Charges("1001")) != 0 {
+		if row.State != zabor.Declined || len(s.bank.Charges("1001")) != 0 {
 			t.Errorf("the row is %s (%s)", row.State, row.Reason)
 		}
 	})
@@ -122,23 +212,100 @@ func TestBuiltinDeclineIsFound(t *testing.T) {
 // A process that is killed after the charge and before it has saved the answer.
 func TestBuiltinKilledAfterTheCharge(t *testing.T) {
 	t.Parallel()
-	eachBuiltin(t, func(t *testing.T, s *shop) {
-		err := s.do("1001", func(ctx context.Context, row zabor.Row) zabor.Outcome {
-			o := s.provider.Call(ctx, row)
-			if o.Verdict == zabor.Prepared {
-				return o
-			}
-			panic(errDied)
-		})
-		if !errors.Is(err, errDied) {
-			t.Fatalf("error %v", err)
-		}
+	eachBuiltin(t, func(t *testing.T, b builtinShop, s *shop) {
+		s.killed("1001", s.provider.Call)
 		s.resolve("1001")
 		s.charged("1001")
 	})
 }
 
-// What the network or the provider does after, or instead of, the charge.
+// The same, found out when the provider has forgotten the key: it is looked up or
+// held, and never sent again.
+func TestBuiltinKilledAndTheKeyIsForgotten(t *testing.T) {
+	t.Parallel()
+	eachBuiltin(t, func(t *testing.T, b builtinShop, s *shop) {
+		s.replayFor, s.holdAfter = time.Millisecond, 500*time.Millisecond
+		s.killed("1001", s.provider.Call)
+		s.bank.Forget()
+		before := s.bank.Stats().Posts
+		row := s.resolve("1001")
+		if got := s.bank.Stats().Posts; got != before || len(s.bank.Charges("1001")) != 1 {
+			t.Fatalf("%d requests were sent, and there are the charges %+v", got-before, s.bank.Charges("1001"))
+		}
+		if b.blind {
+			if row.State != zabor.Held {
+				t.Errorf("the row is %s (%s), want held", row.State, row.Reason)
+			}
+			return
+		}
+		s.charged("1001")
+	})
+}
+
+// The provider carries the first request out after our time-out, and after a
+// look-up has said that there is nothing: absence is not believed that early.
+func TestBuiltinLate(t *testing.T) {
+	t.Parallel()
+	for _, b := range builtinShops {
+		t.Run(b.name, func(t *testing.T) {
+			t.Parallel()
+			s := b.open(t, time.Hour)
+			defer s.bank.Release()
+			if err := s.do("1001", s.faulty(sandbox.Fault{Kind: sandbox.ActLate})); !errors.Is(err, zabor.ErrInDoubt) {
+				t.Fatalf("error %v", err)
+			}
+			sent := s.row("1001").SendUntil
+			rounds := 0
+			row := s.drive("1001", func(row zabor.Row) bool {
+				if row.ReadAt.After(sent) {
+					rounds++
+				}
+				return rounds > 3
+			})
+			if row.State != zabor.Doubt || len(s.bank.Charges("1001")) != 0 {
+				t.Fatalf("the row is %s (%s), and there are the charges %+v", row.State, row.Reason, s.bank.Charges("1001"))
+			}
+			if found, err := s.provider.Lookup(t.Context(), row); !b.blind && (err != nil || found.Outcome.Verdict != zabor.Unproven) {
+				t.Errorf("look-up %+v, %v", found, err)
+			}
+			s.bank.Release()
+			<-s.bank.Wait(2) // the control's and this one
+			s.resolve("1001")
+			s.charged("1001")
+		})
+	}
+}
+
+// The same, where absence is believed too early and the request goes out once
+// more: the same key, or the one intent that both confirm, stops the second.
+func TestBuiltinLateAndReleased(t *testing.T) {
+	t.Parallel()
+	eachBuiltin(t, func(t *testing.T, b builtinShop, s *shop) {
+		if b.duplicate || b.blind {
+			return // nothing stops a second one, so absence must not be believed early; or it is never believed
+		}
+		defer s.bank.Release()
+		if err := s.do("1001", s.faulty(sandbox.Fault{Kind: sandbox.ActLate})); !errors.Is(err, zabor.ErrInDoubt) {
+			t.Fatalf("error %v", err)
+		}
+		again := false
+		s.replay = false
+		s.drive("1001", func(row zabor.Row) bool {
+			again = again || row.State == zabor.Released
+			return again && row.State != zabor.Released
+		})
+		if !again {
+			t.Fatal("it was never released")
+		}
+		s.bank.Release()
+		<-s.bank.Wait(2)
+		s.resolve("1001")
+		s.charged("1001")
+	})
+}
+
+// What the network or the provider does after, or instead of, the charge: at one
+// provider of each way to find out.
 func TestBuiltinFaults(t *testing.T) {
 	t.Parallel()
 	for _, fault := range []sandbox.Fault{
@@ -147,11 +314,18 @@ func TestBuiltinFaults(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%s %d", fault.Kind, fault.Status), func(t *testing.T) {
 			t.Parallel()
-			eachBuiltin(t, func(t *testing.T, s *shop) {
-				s.do("1001", s.faulty(fault))
-				s.resolve("1001")
-				s.charged("1001")
-			})
+			for _, b := range builtinShops {
+				if !slices.Contains([]string{"stripe, two steps, replayed", "yookassa", "checkout", "tbank"}, b.name) {
+					continue
+				}
+				t.Run(b.name, func(t *testing.T) {
+					t.Parallel()
+					s := b.open(t, 0)
+					s.do("1001", s.faulty(fault))
+					s.resolve("1001")
+					s.charged("1001")
+				})
+			}
 		})
 	}
 }
@@ -159,33 +333,50 @@ func TestBuiltinFaults(t *testing.T) {
 // What has no verdict at first is asked about by its id until it has one.
 func TestBuiltinPending(t *testing.T) {
 	t.Parallel()
-	for _, yes := range []bool{true, false} {
-		t.Run(fmt.Sprint(yes), func(t *testing.T) {
-			t.Parallel()
-			eachBuiltin(t, func(t *testing.T, s *shop) {
-				s.timeout = 30 * time.Second
-				if err := s.do("1001", s.faulty(sandbox.Fault{Kind: sandbox.Pending})); err != nil {
-					t.Fatal(err)
-				}
-				row := s.row("1001")
-				if row.State != zabor.Pending || row.Reference == "" {
-					t.Fatalf("the row is %s (%s)", row.State, row.Reason)
-				}
-				if found, err := s.provider.Lookup(t.Context(), row); err != nil || found.Outcome.Verdict != zabor.Begun {
-					t.Errorf("%+v, %v", found, err)
-				}
-				if !s.bank.Settle(row.Reference, yes) {
-					t.Fatal("there is no such payment")
-				}
-				found, err := s.provider.Lookup(t.Context(), row)
-				want := zabor.Refused
-				if yes {
-					want = zabor.Done
-				}
-				if err != nil || found.Outcome.Verdict != want {
-					t.Errorf("%+v, %v, want %s", found, err, want)
+	for _, kind := range []sandbox.Kind{sandbox.Pending, sandbox.Soft} {
+		for _, yes := range []bool{true, false} {
+			t.Run(fmt.Sprint(kind, yes), func(t *testing.T) {
+				t.Parallel()
+				for _, b := range builtinShops {
+					if b.unlisted || kind == sandbox.Soft && b.name != "razorpay" {
+						continue
+					}
+					t.Run(b.name, func(t *testing.T) {
+						t.Parallel()
+						s := b.open(t, 0)
+						s.pending(kind, yes)
+					})
 				}
 			})
-		})
+		}
+	}
+}
+
+func (s *shop) pending(kind sandbox.Kind, yes bool) {
+	t := s.t
+	s.timeout = 30 * time.Second
+	if err := s.do("1001", s.faulty(sandbox.Fault{Kind: kind})); err != nil {
+		t.Fatal(err)
+	}
+	row := s.row("1001")
+	if row.State != zabor.Pending || row.Reference == "" {
+		t.Fatalf("the row is %s (%s)", row.State, row.Reason)
+	}
+	if s.provider.AbsentAfter() == 0 {
+		return // it is held when pending_for is over
+	}
+	if found, err := s.provider.Lookup(t.Context(), row); err != nil || found.Outcome.Verdict != zabor.Begun {
+		t.Errorf("%+v, %v", found, err)
+	}
+	if !s.bank.Settle(row.Reference, yes) {
+		t.Fatal("there is no such payment")
+	}
+	found, err := s.provider.Lookup(t.Context(), row)
+	want := zabor.Refused
+	if yes {
+		want = zabor.Done
+	}
+	if err != nil || found.Outcome.Verdict != want {
+		t.Errorf("%+v, %v, want %s", found, err, want)
 	}
 }

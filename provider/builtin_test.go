@@ -49,7 +49,7 @@ func TestBuiltins(t *testing.T) {
 		if pr.ReplayFor() > 0 && pr.ReplayFor() > b.Base.Key.Life-2*pr.Timeout() {
 			t.Errorf("%s: replayed for %s of a key's life of %s", b.Name, pr.ReplayFor(), b.Base.Key.Life)
 		}
-		if got := strings.Join(slices.Collect(maps.Values(b.forTest(t).Headers)), " "); !strings.Contains(got, "s3cret") && b.Auth != AuthBasic {
+		if got := strings.Join(slices.Collect(maps.Values(b.forTest(t).Headers)), " "); !strings.Contains(got, "s3cret") && (b.Auth == AuthBearer || b.Auth == AuthHeader) {
 			t.Errorf("%s: the secret is in none of the headers", b.Name)
 		}
 		data, err := os.ReadFile(filepath.Join("profiles", b.Name+".yaml"))
@@ -93,7 +93,11 @@ func TestBuiltinProfile(t *testing.T) {
 		{"checkout", "", "sk_sbox_1", "Authorization", "Bearer sk_sbox_1", "https://api.sandbox.checkout.com", true, ""},
 		{"razorpay", "rzp_test_1", "x", "Authorization", "Basic cnpwX3Rlc3RfMTp4", "https://api.razorpay.com", true, ""},
 		{"square", "sandbox", "EAAA", "Authorization", "Bearer EAAA", "https://connect.squareupsandbox.com", true, ""},
-		{"paypal", "", "x", "", "", "", false, "profile: PayPal is known and cannot be called"},
+		{"paypal", "sandbox:A1", "x", "", "", "https://api-m.sandbox.paypal.com", true, ""},
+		{"paypal", "A1", "x", "", "", "https://api-m.paypal.com", false, ""},
+		{"worldpay", "try:u", "p", "Authorization", "Basic dTpw", "https://try.access.worldpay.com", true, ""},
+		{"tbank", "1DEMO", "p", "", "", "https://securepay.tinkoff.ru/v2", true, ""},
+		{"braintree", "", "x", "", "", "", false, "profile: Braintree is known and cannot be called"},
 	} {
 		b, ok := BuiltinNamed(tt.name)
 		if !ok {
@@ -113,6 +117,11 @@ func TestBuiltinProfile(t *testing.T) {
 	if _, ok := BuiltinNamed("nobody"); ok {
 		t.Error("there is a profile nobody")
 	}
+}
+
+// capture is PayPal's answer with an order and its capture in these states.
+func capture(order, capture string) string {
+	return `{"id":"o1","status":"` + order + `","purchase_units":[{"payments":{"captures":[{"id":"c1","status":"` + capture + `","amount":{"value":"19.99","currency_code":"EUR"}}]}}]}`
 }
 
 // What the providers' answers prove, in their own words.
@@ -186,7 +195,7 @@ func TestBuiltinAnswers(t *testing.T) {
 		{"checkout", "first is running", 409, ``, nil, zabor.Unproven, ""},
 
 		{"razorpay", "processed", 200, `{"id":"pout_1","status":"processed","amount":1999,"currency":"EUR"}`, nil, zabor.Done, "pout_1"},
-		{"razorpay", "failed is not final", 200, `{"id":"pout_1","status":"failed","amount":1999,"currency":"EUR"}`, nil, zabor.Unproven, ""},
+		{"razorpay", "failed is not final", 200, `{"id":"pout_1","status":"failed","amount":1999,"currency":"EUR"}`, nil, zabor.Begun, "pout_1"},
 		{"razorpay", "400", 400, `{"error":{"code":"BAD_REQUEST_ERROR"}}`, nil, zabor.Unproven, ""},
 
 		{"gocardless", "submitted", 201, `{"payments":{"id":"PM1","status":"pending_submission","amount":1999,"currency":"EUR"}}`, nil, zabor.Begun, "PM1"},
@@ -198,6 +207,36 @@ func TestBuiltinAnswers(t *testing.T) {
 		{"paystack", "another's", 200, `{"status":true,"data":{"id":7,"status":"success","reference":"other","amount":1999,"currency":"EUR"}}`, nil, zabor.Unproven, ""},
 		{"paystack", "duplicate", 400, `{"status":false,"message":"Duplicate Transaction Reference","code":"duplicate_reference","type":"validation_error"}`, nil, zabor.Unproven, ""},
 		{"paystack", "failed", 200, `{"status":true,"data":{"id":7,"status":"failed","amount":1999,"currency":"EUR"}}`, nil, zabor.Refused, ""},
+
+		{"paypal", "captured", 201, capture("COMPLETED", "COMPLETED"), nil, zabor.Done, "c1"},
+		{"paypal", "the order is complete, its capture is not", 201, capture("COMPLETED", "PENDING"), nil, zabor.Begun, "c1"},
+		{"paypal", "the capture was declined", 201, capture("COMPLETED", "DECLINED"), nil, zabor.Refused, ""},
+		{"paypal", "captured, whatever the order says", 200, capture("APPROVED", "COMPLETED"), nil, zabor.Done, "c1"},
+		{"paypal", "another amount", 201, strings.Replace(capture("COMPLETED", "COMPLETED"), "19.99", "5.00", 1), nil, zabor.Unproven, ""},
+		{"paypal", "minimal", 201, `{"id":"o1","status":"COMPLETED"}`, nil, zabor.Unproven, ""},
+		{"paypal", "not captured", 200, `{"id":"o1","status":"APPROVED","purchase_units":[{}]}`, nil, zabor.Unproven, ""},
+		{"paypal", "declined", 422, `{"name":"UNPROCESSABLE_ENTITY","details":[{"issue":"INSTRUMENT_DECLINED"}]}`, nil, zabor.Refused, ""},
+		{"paypal", "captured before", 422, `{"name":"UNPROCESSABLE_ENTITY","details":[{"issue":"ORDER_ALREADY_CAPTURED"}]}`, nil, zabor.Unproven, ""},
+		{"paypal", "an invoice that is known", 422, `{"name":"UNPROCESSABLE_ENTITY","details":[{"issue":"DUPLICATE_INVOICE_ID"}]}`, nil, zabor.Unproven, ""},
+		{"paypal", "another 422", 422, `{"name":"UNPROCESSABLE_ENTITY","details":[{"issue":"SOMETHING_NEW"}]}`, nil, zabor.Unproven, ""},
+		{"paypal", "first is running", 409, `{"name":"RESOURCE_CONFLICT","details":[{"issue":"PREVIOUS_REQUEST_IN_PROGRESS"}]}`, nil, zabor.Unproven, ""},
+		{"paypal", "form", 400, `{"name":"INVALID_REQUEST","details":[{"issue":"MISSING_REQUIRED_PARAMETER"}]}`, nil, zabor.Malformed, ""},
+
+		{"tbank", "confirmed", 200, `{"Success":true,"ErrorCode":"0","Status":"CONFIRMED","PaymentId":77,"Amount":1999}`, nil, zabor.Done, "77"},
+		{"tbank", "held on the card", 200, `{"Success":true,"ErrorCode":"0","Status":"AUTHORIZED","PaymentId":"77","Amount":1999}`, nil, zabor.Done, "77"},
+		{"tbank", "another amount", 200, `{"Success":true,"ErrorCode":"0","Status":"CONFIRMED","PaymentId":"77","Amount":5}`, nil, zabor.Unproven, ""},
+		{"tbank", "3-D Secure", 200, `{"Success":true,"ErrorCode":"0","Status":"3DS_CHECKING","PaymentId":"77","Amount":1999}`, nil, zabor.Begun, "77"},
+		{"tbank", "rejected", 200, `{"Success":false,"ErrorCode":"1051","Status":"REJECTED","PaymentId":"77","Amount":1999}`, nil, zabor.Refused, ""},
+		{"tbank", "not, and not why", 200, `{"Success":false,"ErrorCode":"9999","Message":"x"}`, nil, zabor.Unproven, ""},
+		{"tbank", "not, and yet confirmed", 200, `{"Success":false,"ErrorCode":"9","Status":"CONFIRMED","PaymentId":"77","Amount":1999}`, nil, zabor.Unproven, ""},
+		{"tbank", "nothing begun", 200, `{"Success":true,"ErrorCode":"0","Status":"NEW","PaymentId":"77","Amount":1999}`, nil, zabor.Unproven, ""},
+		{"tbank", "taken back", 200, `{"Success":true,"ErrorCode":"0","Status":"REVERSED","PaymentId":"77","Amount":1999}`, nil, zabor.Unproven, ""},
+
+		{"worldpay", "authorized", 201, `{"outcome":"authorized","paymentId":"pay1","transactionReference":"abcdefghijklmnopqrstuvwxyz"}`, nil, zabor.Done, "pay1"},
+		{"worldpay", "refused", 201, `{"outcome":"refused","paymentId":"pay1"}`, nil, zabor.Refused, ""},
+		{"worldpay", "3-D Secure", 201, `{"outcome":"3dsChallenged","transactionReference":"x"}`, nil, zabor.Unproven, ""},
+		{"worldpay", "no reference", 201, `{"outcome":"authorized"}`, nil, zabor.Unproven, ""},
+		{"worldpay", "form", 400, `{"errorName":"bodyDoesNotMatchSchema"}`, nil, zabor.Malformed, ""},
 
 		{"cloudpayments", "completed", 200, `{"Success":true,"Model":{"TransactionId":7,"Status":"Completed","Amount":19.99,"Currency":"EUR"}}`, nil, zabor.Done, "7"},
 		{"cloudpayments", "declined", 200, `{"Success":false,"Model":{"TransactionId":7,"Status":"Declined","ReasonCode":5051,"Amount":19.99,"Currency":"EUR"}}`, nil, zabor.Refused, ""},
@@ -261,7 +300,7 @@ func TestExponents(t *testing.T) {
 func TestKeyPlaces(t *testing.T) {
 	for _, tt := range []struct{ body, want, err string }{
 		{`{"a":1}`, `{"key":"k","a":1}`, ""}, {` {}`, `{"key":"k"}`, ""}, {`{"key":"k"}`, `{"key":"k"}`, ""},
-		{`{"key":"other"}`, "", "not its idempotency key"}, {`[1]`, "", "JSON object"}, {``, "", "JSON object"},
+		{`{"key":"other"}`, "", "another one"}, {`[1]`, "", "JSON object"}, {``, "", "JSON object"},
 	} {
 		got, err := withField([]byte(tt.body), "key", "k")
 		if string(got) != tt.want || (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {

@@ -61,12 +61,14 @@ const (
 	unbegun               // something is there that has moved nothing
 	transient             // nothing was done; later
 	earlier               // it is about another request
+	unclear               // it proves nothing, whatever else is in it
 	ambiguous             // more than one list is met
 )
 
 var words = [...]string{
 	"nothing that the profile lists", "settled", "pending", "declined", "malformed",
 	"that nothing was begun", "that it should be tried later", "that an earlier request was or is executed",
+	"something that proves nothing",
 	"more than one of the things that the profile lists",
 }
 
@@ -122,7 +124,7 @@ func (p *Provider) judge(a answer, row zabor.Row, preparing bool) zabor.Outcome 
 
 	var o zabor.Outcome
 	switch c := classOf(a.status); {
-	case said.word == earlier:
+	case said.word == earlier, said.word == unclear:
 		o.Reason = fmt.Sprintf("%s: it says %s%s", status, said, p.status(document))
 	case said.word == transient && c != answered:
 		o.Verdict = zabor.TurnedAway
@@ -154,6 +156,7 @@ func (p *Provider) judge(a answer, row zabor.Row, preparing bool) zabor.Outcome 
 			o = zabor.Outcome{Reason: fmt.Sprintf("%s, reference %q, but %s", status, o.Reference, oneLine(err))}
 		}
 	}
+	o.Pause = a.status/100 == 3
 	if o.RetryAfter = retryAfter(a.header, time.Now()); o.RetryAfter > 0 {
 		o.Reason += ", retry after " + o.RetryAfter.String()
 	}

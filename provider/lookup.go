@@ -77,6 +77,9 @@ func (p *Provider) find(ctx context.Context, row zabor.Row) (zabor.Finding, erro
 	if err != nil {
 		return zabor.Finding{}, err
 	}
+	if r, err = p.signed(r); err != nil {
+		return zabor.Finding{}, err
+	}
 	req, err := p.newRequest(ctx, r)
 	if err != nil {
 		return zabor.Finding{}, err
@@ -88,6 +91,9 @@ func (p *Provider) find(ctx context.Context, row zabor.Row) (zabor.Finding, erro
 	a, err := readAnswer(resp)
 	if err != nil {
 		return zabor.Finding{}, err
+	}
+	if a.status == http.StatusUnauthorized {
+		p.forgetToken()
 	}
 	if a.status == http.StatusNotFound && p.items == nil && !byID {
 		return p.absent(row), nil
@@ -114,22 +120,28 @@ func (p *Provider) absent(row zabor.Row) zabor.Finding {
 // findable is why row's request could not be found if it was executed; nil: it
 // could.
 func (p *Provider) findable(row zabor.Row) error {
-	travels := p.key.Field != "" || p.key.Header != "" && !p.carried
-	if row.Request == nil && (p.byOrder && !p.byKey || p.byKey && !travels || len(p.paths) > 0) {
+	travels := p.key.Field != "" || p.key.Header != "" // so that the provider knows the key of every request
+	byOrder := p.carried == nil && p.byOrder && !p.byKey
+	byKey := p.carried == nil && p.byKey && !travels
+	if p.carried == nil && !byOrder && !byKey && len(p.paths) == 0 {
+		return nil
+	}
+	if row.Request == nil {
 		return errors.New("the request was not kept, so that nobody knows whether it could be found")
 	}
 	r, err := Thaw(row.Request)
-	if err == nil && p.byOrder && !p.byKey && !r.holds(row.Order) {
+	switch {
+	case err != nil:
+		return err
+	case p.carried != nil && !slices.Equal(p.carried, pointer{p.key.Field}) && p.carried.scalarIn(r.document()) != row.ProviderKey:
+		return fmt.Errorf("the request did not carry {{provider_key}} as %s", strings.Join(p.carried, "."))
+	case byOrder && !r.holds(row.Order):
 		return errors.New("the request did not carry {{order}}")
-	}
-	if p.byKey && !travels && !r.holds(row.ProviderKey) {
+	case byKey && !r.holds(row.ProviderKey):
 		return errors.New("the request did not carry {{provider_key}}")
 	}
 	if len(p.paths) == 0 {
 		return nil
-	}
-	if err != nil {
-		return err
 	}
 	if path, _, _ := strings.Cut(r.Path, "?"); !slices.Contains(p.paths, path) {
 		return fmt.Errorf("it does not know what %s makes", path)
@@ -148,12 +160,22 @@ func (p *Provider) findIn(document any, row zabor.Row, byID bool) (zabor.Finding
 			return zabor.Finding{}, errors.New("the answer has no list where the profile's lookup.items points to")
 		}
 	}
+	if p.match != nil && !byID {
+		reaches := p.reaches(hits, row.CapturedAt)
+		hits = slices.DeleteFunc(slices.Clone(hits), func(hit any) bool { return p.match.scalarIn(hit) != row.ProviderKey })
+		if len(hits) == 0 && !reaches {
+			return zabor.Finding{Outcome: zabor.Outcome{Reason: "it is not among the newest that the provider lists, and these do not reach back to when it was sent"}}, nil
+		}
+	}
 	if len(hits) == 0 {
 		return p.absent(row), nil
 	}
 	var moved []hit           // moved money, or may still
 	var unclear, refused *hit // the first of each
 	for _, document := range hits {
+		if p.as != "" && !byID {
+			document = map[string]any{p.as: document}
+		}
 		said := p.says(0, nil, document)
 		h := hit{reference: said.reference.id(document), outcome: p.read(document, said, row)}
 		if err := p.sameEcho(document, row); err != nil {
@@ -188,6 +210,19 @@ func (p *Provider) findIn(document any, row zabor.Row, byID bool) (zabor.Finding
 		return zabor.Finding{Absent: true}, nil
 	}
 	return zabor.Finding{Outcome: refused.outcome}, nil
+}
+
+// reaches reports whether a list of the newest surely has all that was made since
+// a row was captured, with room for clocks that differ.
+func (p *Provider) reaches(hits []any, captured time.Time) bool {
+	const skew = 15 * time.Minute
+	if len(hits) < p.full {
+		return true
+	}
+	return slices.ContainsFunc(hits, func(hit any) bool {
+		made, err := time.Parse(time.RFC3339, p.made.scalarIn(hit))
+		return err == nil && made.Before(captured.Add(-skew))
+	})
 }
 
 // hit is one object that a look-up found.

@@ -20,6 +20,7 @@ import (
 type Profile struct {
 	BaseURL string        `yaml:"base_url"` // https, or http without a proxy; a path in it is put before each request's
 	Headers Headers       `yaml:"headers"`  // sent with every request; secrets belong here
+	Auth    Auth          `yaml:"-"`        // of a built-in profile whose provider wants more than headers
 	Timeout time.Duration `yaml:"timeout"`  // of one whole call, from before the capture to the end of the answer; above zero
 	Key     Key           `yaml:"key"`
 
@@ -36,6 +37,14 @@ type Profile struct {
 	Currency  string    `yaml:"currency"`  // pointer, compared with the row; empty: not compared
 	Exponents Exponents `yaml:"exponents"` // decimals of minor units where they are not those of ISO 4217
 	Lookup    *Lookup   `yaml:"lookup"`    // nil: a doubtful call can only be decided by a person
+
+	// HoldAfter and PendingFor are the provider's own horizons: how long doubt and
+	// the lack of a verdict are nothing unusual there. The longer of it and the
+	// configuration's counts. 0: none.
+	HoldAfter  time.Duration `yaml:"hold_after"`
+	PendingFor time.Duration `yaml:"pending_for"`
+
+	Harmless []Harmless `yaml:"harmless"` // requests that move no money by themselves; empty: none is known
 }
 
 // Key says how the provider takes an idempotency key and what it does with one.
@@ -83,6 +92,7 @@ type Rule struct {
 	//   - unbegun: there is something at the provider that has moved nothing, and
 	//     by itself will not;
 	//   - transient: nothing was done, and the same request may be sent later;
+	//   - unclear: it proves nothing, whatever else is in it;
 	//   - earlier: the answer is about another request than this one, under the
 	//     same key or for the same order. It proves nothing, whatever else is in it.
 	Means    string              `yaml:"means"`
@@ -122,18 +132,36 @@ type Amount struct {
 
 // Lookup is how a doubtful call is looked up without moving money.
 //
-// The request itself must carry the filter, by {{provider_key}}, {{order}},
-// {{reference}} or {{prepared}}: every hit is taken for an answer about the row.
-// The answer must hold all hits: no further pages are fetched.
+// Without Match the request itself must carry the filter, by {{provider_key}},
+// {{order}}, {{reference}} or {{prepared}}: every hit is taken for an answer about
+// the row. The answer must hold all hits: no further pages are fetched.
 type Lookup struct {
 	Method string `yaml:"method"` // GET; empty means GET
+	// Body makes the look-up a POST with this JSON object, of templates as in Path.
+	// A built-in profile alone may have one: that a POST moves no money is
+	// something to know about a provider. It goes with exactly one of Path,
+	// Prepared and Reference.
+	Body map[string]any `yaml:"body"`
 	// Path finds a call by what its request carried. It is a template; only what
 	// comes from the row may be in it. Empty: a call whose id is not known
 	// cannot be looked up.
 	Path string `yaml:"path"`
-	// Carried: Path finds only what has the provider key in its request, so that
-	// absence of a request without it means nothing.
-	Carried bool `yaml:"carried"`
+	// Carried points to where a request's body must hold the provider key for Path
+	// to find what it makes, so that absence of a request without it means nothing:
+	// /metadata/zabor_key, which in a form is metadata[zabor_key]. Empty: Path finds
+	// every request.
+	Carried string `yaml:"carried"`
+	// Match points to where a hit repeats the provider key: Path gets the newest
+	// there is, whoever's, and a hit without the key there is about another
+	// request. Absence is then proof only where Made says that the list reaches
+	// back to before the first send, or where it has fewer hits than Full.
+	Match string `yaml:"match"`
+	Made  string `yaml:"made"` // pointer to when a hit was made, as in RFC 3339; with Match
+	Full  int    `yaml:"full"` // hits of a full list; with Match
+	// As is the name under which an answer to a call has what a look-up gives
+	// plainly: the pointers of the profile then fit both. Empty: they have the same
+	// shape.
+	As string `yaml:"as"`
 	// Paths are the paths of the requests that Path finds, without a query;
 	// absence of another one means nothing. Empty: of all.
 	Paths []string `yaml:"paths"`
@@ -172,6 +200,7 @@ func (p Profile) Validate() error {
 type compiled struct {
 	base      *url.URL
 	header    http.Header
+	auth      Auth
 	reference pointer
 	settled   match
 	pending   match
@@ -194,9 +223,13 @@ type compiled struct {
 	getPending  *Template // nil: none
 	byKey       bool      // lookup filters by {{provider_key}}
 	byOrder     bool      // lookup filters by {{order}}
-	carried     bool
-	paths       []string // empty: all
+	carried     pointer   // nil: nothing must be in the request
+	paths       []string  // empty: all
 	items       pointer
+	match       pointer // nil: every hit is about the row
+	made        pointer
+	full        int
+	as          string
 }
 
 type match struct {
@@ -220,6 +253,17 @@ func compile(p Profile) (c compiled, err error) {
 	}
 	if err := p.Key.validate(); err != nil {
 		return c, err
+	}
+	if c.auth = p.Auth; c.auth.validate() != nil {
+		return c, c.auth.validate()
+	}
+	if p.HoldAfter < 0 || p.PendingFor < 0 {
+		return c, fmt.Errorf("hold_after %s, pending_for %s: 0 or more", p.HoldAfter, p.PendingFor)
+	}
+	for i, h := range p.Harmless {
+		if err := CheckPath(h.Path); err != nil {
+			return c, fmt.Errorf("harmless.%d: %w", i, err)
+		}
 	}
 	if c.reference, err = parsePointer(p.Reference); err != nil {
 		return c, fmt.Errorf("reference: %w", err)
@@ -404,15 +448,32 @@ func compileLookup(l *Lookup, c *compiled) (err error) {
 	if l.AbsentAfter <= 0 {
 		return fmt.Errorf("lookup.absent_after %s: above zero; how late may a call still be executed, and how late is it seen by the look-up?", l.AbsentAfter)
 	}
-	c.look, c.carried, c.paths = true, l.Carried, l.Paths
 	c.byKey, c.byOrder = names(l.Path, "provider_key"), names(l.Path, "order")
-	if l.Items != "" {
-		if c.items, err = parsePointer(l.Items); err != nil {
-			return fmt.Errorf("lookup.items: %w", err)
+	c.look, c.paths, c.full, c.as = true, l.Paths, l.Full, l.As
+	for _, at := range []struct {
+		name, text string
+		to         *pointer
+	}{{"items", l.Items, &c.items}, {"carried", l.Carried, &c.carried}, {"match", l.Match, &c.match}, {"made", l.Made, &c.made}} {
+		if at.text == "" {
+			continue
+		}
+		if *at.to, err = parsePointer(at.text); err != nil {
+			return fmt.Errorf("lookup.%s: %w", at.name, err)
 		}
 	}
-	if l.Path == "" && l.Prepared == "" && l.Reference == "" {
+	requests := 0
+	for _, path := range []string{l.Path, l.Prepared, l.Reference} {
+		if path != "" {
+			requests++
+		}
+	}
+	switch {
+	case requests == 0:
 		return errors.New("lookup.path: empty; write the request that finds a call, such as /payments?order={{order}}")
+	case l.Body != nil && requests > 1:
+		return errors.New("lookup.body: it goes with one of path, prepared and reference")
+	case l.Match == "" && (l.Made != "" || l.Full != 0), l.Match != "" && (l.Items == "" || l.Made == "" || l.Full < 1 || l.Carried == ""):
+		return errors.New("lookup.match: it goes with items, carried, made and full")
 	}
 	for _, t := range []struct {
 		name, text string
@@ -421,7 +482,7 @@ func compileLookup(l *Lookup, c *compiled) (err error) {
 		if t.text == "" {
 			continue
 		}
-		if *t.to, err = newLookupTemplate(t.text); err != nil {
+		if *t.to, err = newLookupTemplate(t.text, l.Body); err != nil {
 			return fmt.Errorf("%s: %w", t.name, err)
 		}
 	}

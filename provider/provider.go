@@ -30,6 +30,7 @@ type Provider struct {
 	dialer      *dialer
 	lookups     *http.Client
 	forwards    *http.Client // what may have an effect: a connection for each
+	token       token        // of auth.Grant
 
 	beforeWrite func() // tests: right before the first byte, after the clock was read; nil: nothing
 }
@@ -157,6 +158,9 @@ func (p *Provider) Exchange(ctx context.Context, row zabor.Row) (zabor.Outcome, 
 		return zabor.Outcome{Verdict: zabor.Malformed, Reason: "nothing was sent: " + oneLine(err)}, nil
 	}
 	a, err := p.send(ctx, request, key)
+	if err == nil && a.status == http.StatusUnauthorized {
+		p.forgetToken()
+	}
 	var unsent unsentError
 	switch {
 	case errors.As(err, &unsent):
@@ -167,17 +171,30 @@ func (p *Provider) Exchange(ctx context.Context, row zabor.Row) (zabor.Outcome, 
 	return p.judge(a, row, preparing), &Reply{a.status, a.header, a.body}
 }
 
-// fit is r with the key in its body, where the provider takes it there. An error
-// is about the form of r, which no second try would change.
+// fit is r with the key in its body, where the provider takes it there, and signed.
+// An error is about the form of r, which no second try would change.
 func (p *Provider) fit(r Request, row zabor.Row, key string) (Request, error) {
 	if err := p.sameUnits(r, row); err != nil {
 		return r, err
 	}
-	if p.key.Field == "" {
+	var err error
+	if p.key.Field != "" {
+		if r.Body, err = withField(r.Body, p.key.Field, key); err != nil {
+			return r, fmt.Errorf("the provider takes its idempotency key in the request: %w", err)
+		}
+	}
+	return p.signed(r)
+}
+
+// signed is r with its signature, where the provider wants one.
+func (p *Provider) signed(r Request) (_ Request, err error) {
+	if p.auth.Signature == nil {
 		return r, nil
 	}
-	var err error
-	r.Body, err = withField(r.Body, p.key.Field, key)
+	if r.ContentType == "" {
+		r.ContentType = "application/json"
+	}
+	r.Body, err = p.auth.Signature.sign(r.Body)
 	return r, err
 }
 

@@ -42,6 +42,15 @@ func (p *Provider) Forward(ctx context.Context, method, path string, header http
 	for name, values := range p.header {
 		req.Header[name] = values
 	}
+	if g := p.auth.Grant; g != nil && path == g.Path {
+		req.SetBasicAuth(g.Account, g.Secret)
+	} else if g != nil {
+		bearer, err := p.bearer(ctx)
+		if err != nil {
+			return nil, err
+		}
+		req.Header.Set("Authorization", "Bearer "+bearer)
+	}
 	client := p.lookups
 	if method != http.MethodGet && method != http.MethodHead {
 		client = p.forwards
@@ -110,8 +119,9 @@ func (p *Provider) KeyTravels() bool { return p.key.Header != "" || p.key.Field 
 // Sets reports whether the profile itself sets the header field of that name, such
 // as one with credentials.
 func (p *Provider) Sets(name string) bool {
-	_, ok := p.header[http.CanonicalHeaderKey(name)]
-	return ok
+	name = http.CanonicalHeaderKey(name)
+	_, ok := p.header[name]
+	return ok || p.auth.Grant != nil && name == "Authorization"
 }
 
 // TakeKey is r without the idempotency key that its maker has put into its body,

@@ -20,7 +20,7 @@ type rule struct {
 // ruleWords are the meanings that a rule can have.
 var ruleWords = map[string]word{
 	"settled": settled, "pending": pending, "unbegun": unbegun, "declined": declined,
-	"malformed": malformed, "transient": transient, "earlier": earlier,
+	"malformed": malformed, "transient": transient, "earlier": earlier, "unclear": unclear,
 }
 
 func compileRules(rules []Rule) ([]rule, error) {

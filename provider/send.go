@@ -118,21 +118,21 @@ func (p *Provider) keyed(ctx context.Context, r Request, key string) (*http.Requ
 	return req, nil
 }
 
-// withField is a JSON object with key as its property of the given name. A
-// property that is there must be the key. Of what is there no byte is changed.
-func withField(body []byte, name, key string) ([]byte, error) {
+// withField is a JSON object with value as its property of the given name. One
+// that is there must be the same. Of what is there no byte is changed.
+func withField(body []byte, name, value string) ([]byte, error) {
 	document, err := decodeJSON(body)
 	object, ok := document.(map[string]any)
 	if err != nil || !ok {
-		return nil, fmt.Errorf("the provider takes its idempotency key as %s in a JSON object, and the request has none", name)
+		return nil, fmt.Errorf("%s belongs into a JSON object, and the request has none", name)
 	}
 	if there, ok := object[name]; ok {
-		if there != key {
-			return nil, fmt.Errorf("%s in the request is not its idempotency key; write {{provider_key}} or leave it out", name)
+		if there != value {
+			return nil, fmt.Errorf("%s in the request is another one; leave it out", name)
 		}
 		return body, nil
 	}
-	property, err := json.Marshal(map[string]string{name: key})
+	property, err := json.Marshal(map[string]string{name: value})
 	if err != nil {
 		return nil, err
 	}
@@ -165,6 +165,13 @@ func (p *Provider) newRequest(ctx context.Context, r Request) (*http.Request, er
 	}
 	for name, values := range p.header {
 		req.Header[name] = values
+	}
+	if p.auth.Grant != nil {
+		bearer, err := p.bearer(ctx)
+		if err != nil {
+			return nil, err
+		}
+		req.Header.Set("Authorization", "Bearer "+bearer)
 	}
 	return req, nil
 }

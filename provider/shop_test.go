@@ -1,6 +1,7 @@
 package provider_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -33,6 +34,9 @@ type shop struct {
 	bank     *sandbox.Sandbox
 	provider *provider.Provider
 	replay   bool // the resolver may send again
+	follow   bool // what is pending is resolved too
+
+	replayFor, holdAfter time.Duration // 0: as the profile says, an hour
 
 	prepare, request *provider.Template // prepare: nil where a step has one request
 	money            zabor.Money
@@ -98,12 +102,13 @@ func (s *shop) restart() {
 func (s *shop) effect(order string) zabor.Effect {
 	e := zabor.Effect{
 		Key: zabor.Key{Order: order, Step: "charge"}, Provider: "bank", Amount: s.money, Message: "m", Fingerprint: "f",
-		Timeout: s.timeout, Attempts: 5, AbsentAfter: s.provider.AbsentAfter(), HoldAfter: time.Hour, PendingFor: time.Hour,
+		Timeout: s.timeout, Attempts: 5, AbsentAfter: s.provider.AbsentAfter(), PendingFor: time.Hour,
 		MissingRow: zabor.Captured,
 	}
 	if s.replay {
-		e.ReplayFor = s.provider.ReplayFor()
+		e.ReplayFor = cmp.Or(s.replayFor, s.provider.ReplayFor())
 	}
+	e.HoldAfter = cmp.Or(s.holdAfter, time.Hour)
 	freeze := func(t *provider.Template, keys zabor.ProviderKeys, prepared string) ([]byte, error) {
 		r, err := t.Render(provider.Vars{
 			Data: map[string]any{}, Order: order, Step: "charge", ProviderKey: keys.Request, Prepared: prepared,
@@ -166,6 +171,13 @@ func (s *shop) control() {
 func (s *shop) resolve(order string) zabor.Row {
 	s.t.Helper()
 	s.restart()
+	return s.drive(order, func(row zabor.Row) bool { return false })
+}
+
+// drive is what a worker and its resolver do with order, until its row is closed
+// or pending, or enough says so of what it is before the next thing is done.
+func (s *shop) drive(order string, enough func(zabor.Row) bool) zabor.Row {
+	s.t.Helper()
 	r := zabor.Resolver{Fence: s.fence, Lookup: s.provider.Lookup}
 	if s.replay {
 		r.Replay = s.provider.Call
@@ -177,10 +189,12 @@ func (s *shop) resolve(order string) zabor.Row {
 	var failed error
 	for {
 		row := s.row(order)
-		switch row.State {
-		case zabor.Captured, zabor.Doubt:
+		switch {
+		case enough(row):
+			return row
+		case row.State == zabor.Captured, row.State == zabor.Doubt, row.State == zabor.Pending && s.follow:
 			failed = r.Round(ctx) // a look-up that fails is made again
-		case zabor.Released:
+		case row.State == zabor.Released:
 			s.do(order, s.provider.Call)
 		default:
 			return row

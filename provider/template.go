@@ -75,8 +75,12 @@ func NewTemplate(s RequestSpec) (*Template, error) {
 	return newTemplate(s, false)
 }
 
-// newLookupTemplate is that of a look-up, which sees only the row.
-func newLookupTemplate(path string) (*Template, error) {
+// newLookupTemplate is that of a look-up, which sees only the row. With a body it
+// is a POST.
+func newLookupTemplate(path string, body map[string]any) (*Template, error) {
+	if body != nil {
+		return newTemplate(RequestSpec{Method: http.MethodPost, Path: path, JSON: body}, true)
+	}
 	return newTemplate(RequestSpec{Method: http.MethodGet, Path: path}, true)
 }
 

@@ -113,7 +113,7 @@ func TestStripe(t *testing.T) {
 	now := time.Now()
 	s.now = func() time.Time { return now }
 	const key, form = "Idempotency-Key", "amount=1999&currency=eur&metadata[order]=1001&metadata[zabor_key]=abc"
-	intents := base + "/v1/payment_intents"
+	intents := base + "/stripe/v1/payment_intents"
 	status, text := send(t, intents, key, "p", form)
 	expect(t, "make", status, text, 200, `"id":"pi_1"`, `"status":"requires_confirmation"`, `"currency":"eur"`, `"zabor_key":"abc"`)
 	status, text = send(t, intents, key, "p", form+"&amount=2000")
@@ -139,28 +139,28 @@ func TestStripe(t *testing.T) {
 	expect(t, "search", status, text, 200, "pi_1", "pi_2")
 	status, text = get(t, intents+"/search?query=customer:'x'")
 	expect(t, "another search", status, text, 400)
-	status, _ = get(t, base+"/v1/payment_intents/pay_1")
+	status, _ = get(t, base+"/stripe/v1/payment_intents/pay_1")
 	expect(t, "another provider's id", status, "", 404)
 }
 
 func TestYooKassa(t *testing.T) {
 	s, base := start(t, Options{})
 	const key, asked = "Idempotence-Key", `{"amount":{"value":"19.99","currency":"RUB"},"metadata":{"order":"1001"}}`
-	status, text := send(t, base+"/v3/payments", key, "k", asked)
+	status, text := send(t, base+"/yookassa/payments", key, "k", asked)
 	expect(t, "make", status, text, 200, `"status":"succeeded"`, `"paid":true`, `"value":"19.99"`)
 	id := s.Charges("1001")[0].ID
-	status, text = get(t, base+"/v3/payments/"+id)
+	status, text = get(t, base+"/yookassa/payments/"+id)
 	expect(t, "look", status, text, 200, id)
-	status, text = send(t, base+"/v3/payments", key, "k", strings.Replace(asked, "19.99", "5.00", 1))
+	status, text = send(t, base+"/yookassa/payments", key, "k", strings.Replace(asked, "19.99", "5.00", 1))
 	expect(t, "another under the key", status, text, 400, `"parameter":"Idempotence-Key"`)
-	status, text = send(t, base+"/v3/payments", key, "x", `{"amount":{"value":"19.999","currency":"RUB"}}`)
+	status, text = send(t, base+"/yookassa/payments", key, "x", `{"amount":{"value":"19.999","currency":"RUB"}}`)
 	expect(t, "form", status, text, 400, `"code":"invalid_request"`)
 	if err := s.Plan(Fault{Kind: Declined}, Fault{Kind: Status, Status: 500}); err != nil {
 		t.Fatal(err)
 	}
-	status, text = send(t, base+"/v3/payments", key, "d", asked)
+	status, text = send(t, base+"/yookassa/payments", key, "d", asked)
 	expect(t, "decline", status, text, 200, `"status":"canceled"`, "cancellation_details")
-	status, text = send(t, base+"/v3/payments", key, "e", asked)
+	status, text = send(t, base+"/yookassa/payments", key, "e", asked)
 	expect(t, "500", status, text, 500, "internal_server_error")
 	if got := s.Stats(); got.Charges != 1 || got.Declined != 1 {
 		t.Errorf("stats %+v", got)

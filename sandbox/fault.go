@@ -21,15 +21,16 @@ const (
 	Status    Kind = "status"     // does nothing and answers Fault.Status
 	Declined  Kind = "declined"   // makes a payment that is refused, and answers 402
 	Pending   Kind = "pending"    // makes a payment without a verdict, and answers 202
+	Soft      Kind = "soft"       // makes a payment that is refused and may still be paid, where a provider has that; else as declined
 	ActClose  Kind = "act-close"  // acts and closes the connection without an answer
 	ActHang   Kind = "act-hang"   // acts and answers only after [Sandbox.Release]
 	ActStatus Kind = "act-status" // acts and answers Fault.Status, as a gateway in front might
 	ActCut    Kind = "act-cut"    // acts and closes in the middle of the answer
 	ActSlow   Kind = "act-slow"   // acts, and answers after Fault.Delay
-	ActLate   Kind = "act-late"   // acts after Fault.Delay, even if nobody waits for it any more, and answers
+	ActLate   Kind = "act-late"   // acts after Fault.Delay, or where that is 0 after [Sandbox.Release], even if nobody waits for it any more, and answers
 )
 
-var kinds = []Kind{Drop, Close, Hang, Status, Declined, Pending, ActClose, ActHang, ActStatus, ActCut, ActSlow, ActLate}
+var kinds = []Kind{Drop, Close, Hang, Status, Declined, Pending, Soft, ActClose, ActHang, ActStatus, ActCut, ActSlow, ActLate}
 
 // Fault is planned for payment requests to come. The first one that fits is
 // taken.
@@ -73,7 +74,7 @@ func (f Fault) validate() error {
 		return fmt.Errorf("kind %q: one of %q", f.Kind, kinds)
 	case (f.Kind == Status || f.Kind == ActStatus) && (f.Status < 200 || f.Status > 599):
 		return fmt.Errorf("%s needs a status of 200 to 599, and has %d", f.Kind, f.Status)
-	case (f.Kind == ActSlow || f.Kind == ActLate) && f.Delay <= 0:
+	case f.Kind == ActSlow && f.Delay <= 0, f.Delay < 0:
 		return fmt.Errorf("%s needs a delay", f.Kind)
 	case f.Kind == Drop && f.Order != "":
 		return fmt.Errorf("drop does not read the order %q; choose by key, or use close", f.Order)

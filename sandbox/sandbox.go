@@ -27,6 +27,10 @@ type Options struct {
 	// LookupLag is how much later the look-up by order or key sees a payment.
 	LookupLag time.Duration
 
+	// Secret is the one that requests of the built-in profiles must come with; it
+	// signs those that are signed. Empty: any.
+	Secret string
+
 	// OnCharge is told of each charge after it is booked and before anything
 	// of the answer is written. The answer waits for it. It is called from many
 	// goroutines.
@@ -65,27 +69,31 @@ type Stats struct {
 //	POST /intents/ID/confirm                moves its money
 //	GET  /intents/ID                        the same as GET /payments/ID
 //	POST /_faults                           plans a [Fault]
-//	POST /_release                          lets hanging calls go on
+//	POST /_release                          lets hanging and late calls go on
+//	POST /_forget                           forgets all idempotency keys
 //	POST /_settle?id=ID&status=paid         gives a pending payment its verdict
 //	GET  /_stats                            [Stats]; ?orders=0 without the map
 //	GET  /_charges?order=NAME               the charges of an order, or of a key
 //	GET  /_wait?charges=N&timeout=10s       answers when N charges are booked
 //
-// It also speaks the profile stripe (payment intents below /v1/payment_intents,
-// their search by metadata zabor_key) and yookassa (payments below /v3/payments),
-// with the same faults.
+// It also speaks every built-in profile that can be called, below its name: POST
+// /stripe/v1/payment_intents, POST /yookassa/payments. Each has the provider's own
+// place of the key, answers to a key that is known or in use, shapes, look-ups and
+// two steps, as far as its profile relies on them; the faults are the same.
 //
 // It may be used concurrently. A payment costs about 300 bytes, for ever.
 type Sandbox struct {
-	o   Options
-	mux *http.ServeMux
-	now func() time.Time
+	o        Options
+	mux      *http.ServeMux
+	now      func() time.Time
+	dialects []*dialect
 
 	mu       sync.Mutex
 	payments []payment // by number
 	byKey    map[string]thread
 	byOrder  map[string]thread
-	confirms map[string]int32 // payment by the key under which it was confirmed
+	keys     map[[2]string]*known // by dialect and key
+	tokens   map[string]time.Time // access tokens, and when they end
 	stats    Stats
 	faults   []Fault
 	release  chan struct{} // closed to let hanging calls go on
@@ -95,13 +103,17 @@ type Sandbox struct {
 // payment is what the sandbox remembers of one. Its number is its id.
 type payment struct {
 	order, key, currency   string
-	carried                string // metadata zabor_key
+	carried                string // the provider key, where a look-up finds it by that
 	speaks                 *dialect
 	amount                 int64
 	at                     int64 // Unix nanoseconds
 	beforeKey, beforeOrder int32 // the one before under the same name; -1: none
 	status                 status
-	confirmed              bool // of what is asked for: an intent that is to be paid at once
+
+	// Of what is asked for, and not kept.
+	atOnce bool   // an intent that is to be paid at once
+	intent string // id of the one that is confirmed; empty: none is
+	path   string // of the request
 }
 
 type status uint8
@@ -111,6 +123,8 @@ const (
 	processing
 	refused
 	prepared // nothing is asked of anybody yet
+	softly   // refused, and may still be paid
+	statuses = iota
 )
 
 func (s status) String() string { return ownNames[s] }
@@ -136,16 +150,15 @@ func New(o Options) *Sandbox {
 	}
 	s := &Sandbox{
 		o: o, mux: http.NewServeMux(), now: time.Now,
-		byKey: map[string]thread{}, byOrder: map[string]thread{}, confirms: map[string]int32{}, release: make(chan struct{}),
+		byKey: map[string]thread{}, byOrder: map[string]thread{}, keys: map[[2]string]*known{}, tokens: map[string]time.Time{}, release: make(chan struct{}),
 	}
-	mine := own
-	mine.keyHeader = o.KeyHeader
-	s.speak(&mine, o.Path, "/intents")
-	s.mux.HandleFunc("GET "+o.Path, s.serveLookup)
-	s.speak(&stripe, "", "/v1/payment_intents")
-	s.mux.HandleFunc("GET /v1/payment_intents/search", s.serveSearch)
-	s.speak(&yookassa, "/v3/payments", "")
+	mine := ownDialect(o.Path, o.KeyHeader)
+	s.speak(&mine)
+	for i := range builtins {
+		s.speak(&builtins[i])
+	}
 	s.mux.HandleFunc("POST /_faults", s.serveFaults)
+	s.mux.HandleFunc("POST /_forget", func(w http.ResponseWriter, _ *http.Request) { s.Forget(); w.WriteHeader(http.StatusNoContent) })
 	s.mux.HandleFunc("POST /_release", func(w http.ResponseWriter, _ *http.Request) { s.Release(); w.WriteHeader(http.StatusNoContent) })
 	s.mux.HandleFunc("POST /_settle", s.serveSettle)
 	s.mux.HandleFunc("GET /_stats", s.serveStats)
@@ -154,17 +167,16 @@ func New(o Options) *Sandbox {
 	return s
 }
 
-// speak serves the payments of d at a path, and those of two steps at another;
-// empty: it has none. Where both are one, the request itself says which it is.
-func (s *Sandbox) speak(d *dialect, payments, intents string) {
-	if payments != "" {
-		s.mux.HandleFunc("POST "+payments, s.serve(d, s.pay))
-		s.mux.HandleFunc("GET "+payments+"/{id}", s.serveOne(d))
-	}
-	if intents != "" {
-		s.mux.HandleFunc("POST "+intents, s.serve(d, s.intend))
-		s.mux.HandleFunc("POST "+intents+"/{id}/confirm", s.serve(d, s.confirm))
-		s.mux.HandleFunc("GET "+intents+"/{id}", s.serveOne(d))
+// speak serves the routes of d.
+func (s *Sandbox) speak(d *dialect) {
+	s.dialects = append(s.dialects, d)
+	for _, r := range d.routes {
+		path := r.path
+		if d.name != "" {
+			method, rest, _ := strings.Cut(path, " ")
+			path = method + " /" + d.name + rest
+		}
+		s.mux.HandleFunc(path, s.serve(d, r))
 	}
 }
 
@@ -222,7 +234,7 @@ func (s *Sandbox) Charges(name string) []Charge {
 func (s *Sandbox) Settle(id string, yes bool) bool {
 	s.mu.Lock()
 	n, ok := s.anyNumber(id)
-	if !ok || s.payments[n].status != processing {
+	if !ok || s.payments[n].status != processing && s.payments[n].status != softly {
 		s.mu.Unlock()
 		return false
 	}
@@ -273,7 +285,7 @@ func (s *Sandbox) forget(ready <-chan struct{}) {
 // add remembers p under its order and key. The caller holds mu.
 func (s *Sandbox) add(p payment) int32 {
 	n := int32(len(s.payments))
-	p.at = s.now().UnixNano()
+	p.at, p.intent, p.path = s.now().UnixNano(), "", ""
 	p.beforeKey, p.beforeOrder = link(s.byKey, p.key, n), link(s.byOrder, p.order, n)
 	s.payments = append(s.payments, p)
 	s.enter(n)
@@ -289,6 +301,8 @@ func (s *Sandbox) enter(n int32) {
 		s.stats.Pending++
 	case refused:
 		s.stats.Declined++
+	case softly:
+		s.stats.Pending++
 	}
 }
 
@@ -347,11 +361,8 @@ func (s *Sandbox) named(name string) []int32 {
 
 func (s *Sandbox) charge(n int32) Charge {
 	p := s.payments[n]
-	return Charge{ID: p.speaks.id(n), Order: p.order, Key: p.key, Amount: p.amount, Currency: p.currency, At: time.Unix(0, p.at).UTC()}
+	return Charge{ID: p.speaks.moved + p.speaks.id(n), Order: p.order, Key: p.key, Amount: p.amount, Currency: p.currency, At: time.Unix(0, p.at).UTC()}
 }
-
-// invalidRequest is the error code of a request that cannot be read.
-const invalidRequest = "invalid_request"
 
 // number is the payment of d with the given id. The caller holds mu.
 func (s *Sandbox) number(d *dialect, id string) (int32, bool) {
@@ -365,8 +376,8 @@ func (s *Sandbox) number(d *dialect, id string) (int32, bool) {
 
 // anyNumber is the payment with the given id, whoever's it is. The caller holds mu.
 func (s *Sandbox) anyNumber(id string) (int32, bool) {
-	for _, d := range []*dialect{&own, &stripe, &yookassa} {
-		if n, ok := s.number(d, id); ok {
+	for _, d := range s.dialects {
+		if n, ok := s.number(d, strings.TrimPrefix(id, d.moved)); ok {
 			return n, true
 		}
 	}

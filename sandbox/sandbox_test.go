@@ -401,8 +401,11 @@ func TestSettle(t *testing.T) {
 	if s.Settle("pay_1", false) {
 		t.Error("settled twice")
 	}
-	// The key now answers with the verdict.
-	if status, text := post(t, base, "k", body); status != 201 || !strings.Contains(text, `"paid"`) {
+	// The key answers what it has answered before; the payment has the verdict.
+	if status, text := post(t, base, "k", body); status != 202 || !strings.Contains(text, `"processing"`) {
+		t.Errorf("%d %s", status, text)
+	}
+	if status, text := get(t, base+"/payments/pay_1"); status != 200 || !strings.Contains(text, `"paid"`) {
 		t.Errorf("%d %s", status, text)
 	}
 }

@@ -1,121 +1,185 @@
 package sandbox
 
 import (
+	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"mime"
 	"net/http"
-	"net/url"
+	"slices"
 	"strconv"
-	"strings"
 	"time"
-
-	"zabor"
-	"zabor/provider"
 )
 
-// serve answers a POST of d that step carries out. The body is JSON or a form with
-//
-//   - amount in minor units, or {"value": "19.99", "currency": "EUR"};
-//   - currency;
-//   - the order: the first of order, order_id, merchant_reference, reference and
-//     metadata.order (in a form metadata[order]); may be missing.
-//
-// That of a confirmation is not looked at.
-func (s *Sandbox) serve(d *dialect, step func(asked payment, r *http.Request) (result, bool, error)) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		key := r.Header.Get(d.keyHeader)
-		s.mu.Lock()
-		s.stats.Posts++
-		s.mu.Unlock()
-		if s.take(true, key, "").Kind == Drop {
-			abort()
-		}
-		asked, err := s.read(d, w, r)
-		if err != nil {
-			d.fail(w, http.StatusBadRequest, invalidRequest, err.Error())
+// serve answers the requests of one route of d.
+func (s *Sandbox) serve(d *dialect, r route) http.HandlerFunc {
+	return func(w http.ResponseWriter, req *http.Request) {
+		if r.does == pays || r.does == intends || r.does == confirms {
+			s.servePayment(d, r, w, req)
 			return
 		}
-		asked.key, asked.speaks = key, d
-		fault := s.take(false, key, asked.order)
-		switch fault.Kind {
-		case Close:
-			abort()
-		case Hang:
-			s.hang(r)
-			abort()
-		case Status:
-			answerStatus(d, w, fault)
-			return
-		case Declined:
-			asked.status = refused
-		case Pending:
-			asked.status = processing
-		case ActLate:
-			time.Sleep(fault.Delay) // whether or not the client is still there
+		fields, err := readFields(w, req)
+		switch {
+		case err != nil:
+			d.failWith(w, err)
+		case r.does == grants:
+			s.serveGrant(d, w, req, fields)
+		case !s.authorized(d, req, fields):
+			d.failWith(w, refuse(unauthorized, "credentials are missing or wrong"))
+		case r.does == gets:
+			s.serveOne(d, w, cmp.Or(req.PathValue("id"), at(fields, d.asks.id)))
+		default:
+			s.serveFind(d, r, w, req, fields)
 		}
-
-		made, charged, err := step(asked, r)
-		if err != nil {
-			why, _ := errors.AsType[*refusal](err)
-			d.fail(w, why.status, why.code, why.text)
-			return
-		}
-		if charged && s.o.OnCharge != nil {
-			s.o.OnCharge(made.Charge)
-		}
-
-		body := d.body(made)
-		switch fault.Kind {
-		case ActClose:
-			abort()
-		case ActHang:
-			s.hang(r)
-		case ActStatus:
-			answerStatus(d, w, fault)
-			return
-		case ActSlow:
-			time.Sleep(fault.Delay)
-		case ActCut:
-			w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-			w.Write(body[:len(body)/2])
-			http.NewResponseController(w).Flush()
-			abort()
-		}
-		if made.replayed {
-			w.Header().Set("Idempotent-Replayed", "true")
-		}
-		reply(w, d.answers[made.status], body)
 	}
 }
 
-// read is what r asks for: a payment as its body says, or that of the intent that
-// it confirms.
-func (s *Sandbox) read(d *dialect, w http.ResponseWriter, r *http.Request) (payment, error) {
-	id := r.PathValue("id")
-	if id == "" {
-		return readPayment(w, r)
+// servePayment answers a request that moves money, or that makes what another one
+// moves.
+func (s *Sandbox) servePayment(d *dialect, r route, w http.ResponseWriter, req *http.Request) {
+	key := req.Header.Get(d.keyHeader)
+	s.mu.Lock()
+	s.stats.Posts++
+	s.mu.Unlock()
+	if s.take(true, key, "").Kind == Drop {
+		abort()
 	}
-	if _, err := io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, maxBody)); err != nil {
-		return payment{}, err
+	fields, err := readFields(w, req)
+	if err == nil && !s.authorized(d, req, fields) {
+		err = refuse(unauthorized, "credentials are missing or wrong")
+	}
+	var asked payment
+	if err == nil {
+		asked, err = s.read(d, r, req, fields)
+	}
+	if err != nil {
+		d.failWith(w, err)
+		return
+	}
+	fault := s.take(false, asked.key, asked.order)
+	switch fault.Kind {
+	case Close:
+		abort()
+	case Hang:
+		s.hang(req)
+		abort()
+	case Status:
+		answerStatus(d, w, fault)
+		return
+	case Declined:
+		asked.status = refused
+	case Soft:
+		asked.status = softly
+	case Pending:
+		asked.status = processing
+	}
+	made, err := s.carryOut(asked, fault)
+	if err != nil {
+		d.failWith(w, err)
+		return
+	}
+	body := d.body(made)
+	switch fault.Kind {
+	case ActClose:
+		abort()
+	case ActHang:
+		s.hang(req)
+	case ActStatus:
+		answerStatus(d, w, fault)
+		return
+	case ActSlow:
+		time.Sleep(fault.Delay)
+	case ActCut:
+		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+		w.Write(body[:len(body)/2])
+		http.NewResponseController(w).Flush()
+		abort()
+	}
+	if made.failed != 0 {
+		answerStatus(d, w, Fault{Status: made.failed})
+		return
+	}
+	status := d.answers[made.status]
+	if made.replayed && d.mark {
+		w.Header().Set("Idempotent-Replayed", "true")
+	}
+	if made.replayed && d.again == present {
+		status = http.StatusOK
+	}
+	reply(w, status, body)
+}
+
+// read is what a request asks for: a payment as its body says, or that of the
+// intent that it confirms.
+func (s *Sandbox) read(d *dialect, r route, req *http.Request, fields map[string]any) (asked payment, err error) {
+	if r.does == confirms {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		asked.intent = cmp.Or(req.PathValue("id"), at(fields, d.asks.id))
+		n, ok := s.number(d, asked.intent)
+		if !ok {
+			return asked, refuse(notFound, "no such payment")
+		}
+		asked.order = s.payments[n].order
+	} else if asked, err = d.asks.payment(fields); err != nil {
+		return asked, err
+	}
+	if r.does == intends && !asked.atOnce {
+		asked.status = prepared
+	}
+	asked.key, asked.speaks, asked.path = req.Header.Get(d.keyHeader), d, req.URL.Path
+	if d.keyField != "" {
+		asked.key = at(fields, d.keyField)
+	}
+	return asked, nil
+}
+
+// carryOut does what is asked for, or finds what was done under its key.
+func (s *Sandbox) carryOut(asked payment, fault Fault) (result, error) {
+	made, done, err := s.begin(asked)
+	if done || err != nil {
+		return made, err
+	}
+	if fault.Kind == ActLate {
+		s.late(fault)
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if n, ok := s.number(d, id); ok {
-		return payment{order: s.payments[n].order}, nil
+	n, err := s.act(asked)
+	if err != nil {
+		s.mu.Unlock()
+		s.stop(asked)
+		return result{}, err
 	}
-	return payment{}, nil // confirm says that there is none
+	made = s.result(n, false)
+	s.end(asked, n, made, fault)
+	charge := s.charge(n)
+	s.mu.Unlock()
+	if asked.status == paid && s.o.OnCharge != nil {
+		s.o.OnCharge(charge)
+	}
+	return made, nil
 }
 
-// refusal is why a step does nothing.
-type refusal struct {
-	status     int
-	code, text string
+// act makes the payment that is asked for, or confirms its intent. The caller
+// holds mu.
+func (s *Sandbox) act(asked payment) (int32, error) {
+	if asked.intent == "" {
+		return s.add(asked), nil
+	}
+	n, ok := s.number(asked.speaks, asked.intent)
+	switch {
+	case !ok:
+		return 0, refuse(notFound, "no such payment")
+	case s.payments[n].status != prepared:
+		return 0, &refusal{failed{unexpectedState, "the payment is " + s.payments[n].status.String() + " already", s.result(n, false)}}
+	}
+	p := &s.payments[n]
+	p.status = asked.status
+	if p.key != asked.key {
+		p.key, p.beforeKey = asked.key, link(s.byKey, asked.key, n)
+	}
+	s.enter(n)
+	return n, nil
 }
-
-func (e *refusal) Error() string { return e.text }
 
 // result is a payment as it is answered.
 type result struct {
@@ -123,206 +187,100 @@ type result struct {
 	carried  string
 	status   status
 	replayed bool
+	failed   int // HTTP status of a 500 that is given again in its place
 }
 
 // result is payment n as it is now. The caller holds mu.
 func (s *Sandbox) result(n int32, replayed bool) result {
-	return result{s.charge(n), s.payments[n].carried, s.payments[n].status, replayed}
+	p, c := s.payments[n], s.charge(n)
+	c.ID = p.speaks.id(n)
+	return result{c, p.carried, p.status, replayed, 0}
 }
 
-// intend makes a payment that moves nothing until it is confirmed, or one that is
-// confirmed at once because it says so.
-func (s *Sandbox) intend(asked payment, r *http.Request) (result, bool, error) {
-	if !asked.confirmed {
-		asked.status = prepared
+// late waits before a request is carried out, whether or not its client is still
+// there.
+func (s *Sandbox) late(f Fault) {
+	if f.Delay > 0 {
+		time.Sleep(f.Delay)
+		return
 	}
-	return s.pay(asked, r)
+	<-s.released()
 }
 
-// pay makes the payment that is asked for, or finds the one that was made under
-// its key. charged: money was moved now.
-func (s *Sandbox) pay(asked payment, _ *http.Request) (made result, charged bool, err error) {
+// released is closed when what hangs now is let go on.
+func (s *Sandbox) released() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if t, ok := s.byKey[asked.key]; ok && asked.key != "" && !s.o.IgnoreKeys {
-		known := s.payments[t.newest]
-		if s.o.KeyLife == 0 || s.now().Sub(time.Unix(0, known.at)) <= s.o.KeyLife {
-			if known.amount != asked.amount || known.currency != asked.currency || known.order != asked.order || known.speaks.prefix != asked.speaks.prefix {
-				s.stats.Mismatches++
-				return result{}, false, &refusal{asked.speaks.mismatch, keyMismatch, "this key was used for another payment"}
-			}
-			s.stats.Replays++
-			return s.result(t.newest, true), false, nil
-		}
-	}
-	n := s.add(asked)
-	return s.result(n, false), asked.status == paid, nil
-}
-
-// confirm moves the money of a prepared payment, as asked.status says. One that
-// was confirmed before is answered again under the same key, and refused under
-// another.
-func (s *Sandbox) confirm(asked payment, r *http.Request) (made result, charged bool, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n, ok := s.number(asked.speaks, r.PathValue("id"))
-	if !ok {
-		return result{}, false, &refusal{http.StatusNotFound, notFound, "no such payment"}
-	}
-	if known, ok := s.confirms[asked.key]; ok && asked.key != "" && !s.o.IgnoreKeys {
-		if known != n {
-			s.stats.Mismatches++
-			return result{}, false, &refusal{asked.speaks.mismatch, keyMismatch, "this key was used for another payment"}
-		}
-		s.stats.Replays++
-		return s.result(n, true), false, nil
-	}
-	if s.payments[n].status != prepared {
-		return result{}, false, &refusal{http.StatusBadRequest, unexpectedState, "the payment is " + s.payments[n].status.String() + " already"}
-	}
-	s.confirms[asked.key] = n
-	s.payments[n].status = asked.status
-	s.payments[n].key = asked.key
-	s.byKey[asked.key] = thread{newest: n}
-	s.enter(n)
-	return s.result(n, false), asked.status == paid, nil
+	return s.release
 }
 
 // hang waits until hanging calls are released or the client has gone.
 func (s *Sandbox) hang(r *http.Request) {
-	s.mu.Lock()
-	release := s.release
-	s.mu.Unlock()
 	select {
-	case <-release:
+	case <-s.released():
 	case <-r.Context().Done():
 	}
 }
 
-const maxBody = 1 << 20
+// mostListed is how many payments a list has that is not filtered.
+const mostListed = 100
 
-func readPayment(w http.ResponseWriter, r *http.Request) (payment, error) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	if err != nil {
-		return payment{}, err
-	}
-	fields := map[string]any{}
-	switch kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind {
-	case "application/x-www-form-urlencoded":
-		form, err := url.ParseQuery(string(body))
-		if err != nil {
-			return payment{}, err
+// serveFind looks for the payments that carried a name, or lists the newest.
+func (s *Sandbox) serveFind(d *dialect, r route, w http.ResponseWriter, req *http.Request, fields map[string]any) {
+	name := ""
+	if r.name != nil {
+		if name = r.name(req, fields); name == "" {
+			d.failWith(w, refuse(invalidRequest, "what is looked for is missing"))
+			return
 		}
-		for name := range form {
-			fields[name] = form.Get(name)
-		}
-		fields["metadata"] = map[string]any{"order": form.Get("metadata[order]"), "zabor_key": form.Get("metadata[zabor_key]")}
-	default:
-		d := json.NewDecoder(strings.NewReader(string(body)))
-		d.UseNumber()
-		if err := d.Decode(&fields); err != nil {
-			return payment{}, fmt.Errorf("the body is not a JSON object: %w", err)
-		}
-	}
-	money, err := readMoney(fields)
-	if err != nil {
-		return payment{}, err
-	}
-	metadata, _ := fields["metadata"].(map[string]any)
-	return payment{
-		order: readOrder(fields), amount: money.Minor, currency: money.Currency,
-		carried: text(metadata["zabor_key"]), confirmed: text(fields["confirm"]) == "true",
-	}, nil
-}
-
-func readMoney(fields map[string]any) (zabor.Money, error) {
-	if amount, ok := fields["amount"].(map[string]any); ok {
-		return provider.ParseMajor(text(amount["value"]), text(amount["currency"]))
-	}
-	minor, err := strconv.ParseInt(text(fields["amount"]), 10, 64)
-	if err != nil || minor <= 0 {
-		return zabor.Money{}, fmt.Errorf("amount %q is not a whole number of minor units above zero", text(fields["amount"]))
-	}
-	m := zabor.Money{Minor: minor, Currency: strings.ToUpper(text(fields["currency"]))}
-	if _, ok := provider.Digits(m.Currency); !ok {
-		return zabor.Money{}, fmt.Errorf("currency %q is not one", m.Currency)
-	}
-	return m, nil
-}
-
-func readOrder(fields map[string]any) string {
-	for _, name := range []string{"order", "order_id", "merchant_reference", "reference"} {
-		if order := text(fields[name]); order != "" {
-			return order
-		}
-	}
-	metadata, _ := fields["metadata"].(map[string]any)
-	return text(metadata["order"])
-}
-
-func text(v any) string {
-	switch v := v.(type) {
-	case string:
-		return v
-	case json.Number:
-		return v.String()
-	}
-	return ""
-}
-
-func (s *Sandbox) serveLookup(w http.ResponseWriter, r *http.Request) {
-	name := r.URL.Query().Get("merchant_reference")
-	if name == "" {
-		fail(w, http.StatusBadRequest, invalidRequest, "merchant_reference is missing")
-		return
-	}
-	s.mu.Lock()
-	seen := s.now().Add(-s.o.LookupLag).UnixNano()
-	found := []json.RawMessage{}
-	for _, n := range s.named(name) {
-		if s.payments[n].at <= seen {
-			found = append(found, encode(own.object(s.result(n, false))))
-		}
-	}
-	s.mu.Unlock()
-	answer(w, map[string]any{"data": found})
-}
-
-// serveSearch is Stripe's search for the one query that a look-up makes.
-func (s *Sandbox) serveSearch(w http.ResponseWriter, r *http.Request) {
-	rest, ok := strings.CutPrefix(r.URL.Query().Get("query"), "metadata['zabor_key']:'")
-	name, whole := strings.CutSuffix(rest, "'")
-	if !ok || !whole || name == "" {
-		stripe.fail(w, http.StatusBadRequest, invalidRequest, "query: metadata['zabor_key']:'KEY'")
-		return
 	}
 	s.mu.Lock()
 	seen := s.now().Add(-s.o.LookupLag).UnixNano()
 	found := []any{}
-	for n, p := range s.payments {
-		if p.carried == name && p.speaks == &stripe && p.at <= seen {
-			found = append(found, stripe.object(s.result(int32(n), false)))
+	for _, n := range slices.Backward(s.found(d, r, name)) {
+		if s.payments[n].at <= seen && len(found) < mostListed {
+			found = append(found, d.object(s.result(n, false)))
 		}
 	}
 	s.mu.Unlock()
-	answer(w, map[string]any{"object": "search_result", "data": found, "has_more": false})
+	switch {
+	case r.list != nil:
+		answer(w, r.list(found))
+	case len(found) == 0:
+		d.failWith(w, refuse(notFound, "no such payment"))
+	default:
+		answer(w, found[0])
+	}
 }
 
-func (s *Sandbox) serveOne(d *dialect) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		s.mu.Lock()
-		n, ok := s.number(d, r.PathValue("id"))
-		var found result
-		if ok {
-			found = s.result(n, false)
-		}
-		s.mu.Unlock()
-		if !ok {
-			d.fail(w, http.StatusNotFound, notFound, "no such payment")
-			return
-		}
-		reply(w, http.StatusOK, encode(d.object(found)))
+// found are the payments of d that r looks for, oldest first. The caller holds mu.
+func (s *Sandbox) found(d *dialect, r route, name string) []int32 {
+	if d.asks.carried == "" {
+		return s.named(name)
 	}
+	var found []int32
+	for n, p := range s.payments {
+		if p.speaks.prefix == d.prefix && (r.name == nil || p.carried == name) {
+			found = append(found, int32(n))
+		}
+	}
+	return found
+}
+
+// serveOne answers with the payment that has the given id.
+func (s *Sandbox) serveOne(d *dialect, w http.ResponseWriter, id string) {
+	s.mu.Lock()
+	n, ok := s.number(d, id)
+	var found result
+	if ok {
+		found = s.result(n, false)
+	}
+	s.mu.Unlock()
+	if !ok {
+		d.failWith(w, refuse(notFound, "no such payment"))
+		return
+	}
+	answer(w, d.object(found))
 }
 
 func (s *Sandbox) serveFaults(w http.ResponseWriter, r *http.Request) {
@@ -393,18 +351,15 @@ func (s *Sandbox) serveWait(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// faultCode is the error code of an answer that a fault has planned.
-const faultCode = "fault"
-
 func answerStatus(d *dialect, w http.ResponseWriter, f Fault) {
 	if f.RetryAfter != "" {
 		w.Header().Set("Retry-After", f.RetryAfter)
 	}
-	d.fail(w, f.Status, faultCode, "planned by a fault")
+	d.fail(w, f.Status, failed{code: faultCode, text: "planned by a fault"})
 }
 
 func fail(w http.ResponseWriter, status int, code, message string) {
-	own.fail(w, status, code, message)
+	reply(w, status, encode(ownFailure(failed{code: code, text: message})))
 }
 
 func answer(w http.ResponseWriter, v any) {

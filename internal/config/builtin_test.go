@@ -50,7 +50,7 @@ func TestBuiltinProviderRefused(t *testing.T) {
 		{"an empty secret", `{profile: stripe, secret: "${STRIPE_SECRET}"}`, "", "zabor.yaml:6:35: providers.card.secret: missing"},
 		{"a newline in it", `{profile: stripe, secret: "${STRIPE_SECRET}"}`, "sk_verysecret\n", "newline"},
 		{"no account", `{profile: yookassa, secret: "${STRIPE_SECRET}"}`, "sk_1", "providers.card: account: missing: write the shop id"},
-		{"not callable", `{profile: paypal, secret: "${STRIPE_SECRET}"}`, "sk_1", "providers.card.profile: PayPal is known and cannot be called: it takes an OAuth access token"},
+		{"not callable", `{profile: braintree, secret: "${STRIPE_SECRET}"}`, "sk_1", "providers.card.profile: Braintree is known and cannot be called: without a key"},
 	} {
 		file := strings.Replace(builtinFile, `{profile: stripe, secret: "${STRIPE_SECRET}"}`, tt.card, 1)
 		_, err := Parse("zabor.yaml", []byte(file), environment(map[string]string{"STRIPE_SECRET": tt.secret}))

@@ -1,0 +1,193 @@
+package provider
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Auth is how requests are authenticated where fixed headers do not do it. The
+// zero Auth adds nothing.
+type Auth struct {
+	Grant     *Grant     // nil: none
+	Signature *Signature // nil: none
+}
+
+// Grant is an access token that is asked for with the account's credentials (RFC
+// 6749, section 4.4), kept until it expires, and sent as a bearer. The request
+// for it moves no money.
+type Grant struct {
+	Path            string // below base_url
+	Account, Secret string
+}
+
+// Signature is a digest of a request's values in its own body, as T-Bank has it:
+// SHA-256 in hexadecimal over the values of the JSON object's properties and the
+// secret, sorted by name. What is a list or an object has no part in it.
+type Signature struct {
+	Account, Secret string
+	AccountName     string // property that holds the account
+	SecretName      string // under which the secret is sorted in; it is not sent
+	Name            string // property that holds the digest
+}
+
+func (a Auth) validate() error {
+	if a.Grant != nil && (CheckPath(a.Grant.Path) != nil || a.Grant.Account == "" || a.Grant.Secret == "") {
+		return errors.New("auth: the request for an access token needs a path, an account and a secret")
+	}
+	if s := a.Signature; s != nil && (s.Account == "" || s.Secret == "" || s.AccountName == "" || s.SecretName == "" || s.Name == "") {
+		return errors.New("auth: a signature needs an account, a secret and the names of its properties")
+	}
+	return nil
+}
+
+// sign is a body with account and digest in it. An account that is there already
+// must be ours, and a digest that its maker has put there is replaced; of the rest
+// no byte is changed.
+func (s *Signature) sign(body []byte) ([]byte, error) {
+	if len(body) == 0 {
+		body = []byte("{}")
+	}
+	body, err := withoutDigest(body, s.Name)
+	if err == nil {
+		body, err = withField(body, s.AccountName, s.Account)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the provider takes signed requests: %w", err)
+	}
+	document, err := decodeJSON(body)
+	if err != nil {
+		return nil, err
+	}
+	values := map[string]string{s.SecretName: s.Secret}
+	for name, v := range document.(map[string]any) {
+		switch v.(type) {
+		case map[string]any, []any:
+			continue
+		}
+		if name == s.SecretName {
+			return nil, fmt.Errorf("%s is never sent: it belongs into the signature, which is made when the request is sent; take it out", name)
+		}
+		if values[name], err = asText(v); err != nil {
+			return nil, fmt.Errorf("%s cannot be signed: %w", name, err)
+		}
+	}
+	digest := sha256.New()
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		digest.Write([]byte(values[name]))
+	}
+	return withField(body, s.Name, hex.EncodeToString(digest.Sum(nil)))
+}
+
+// withoutDigest is body without its property of that name; where it has none, it
+// is body itself.
+func withoutDigest(body []byte, name string) ([]byte, error) {
+	document, err := decodeJSON(body)
+	object, ok := document.(map[string]any)
+	if err != nil || !ok {
+		return nil, errors.New("a JSON object is what can be signed, and the request has none")
+	}
+	if _, there := object[name]; !there {
+		return body, nil
+	}
+	body, _, err = withoutField(body, name)
+	return body, err
+}
+
+// token is a provider's access token. The zero token is none.
+type token struct {
+	mu    sync.Mutex // held while one is asked for: the others wait for it
+	text  string
+	until time.Time // with a reading of the monotonic clock
+}
+
+// bearer is an access token that holds for a while; one is asked for where there
+// is none. An error says that there is none, so that nothing can be sent.
+func (p *Provider) bearer(ctx context.Context) (string, error) {
+	p.token.mu.Lock()
+	defer p.token.mu.Unlock()
+	if now := time.Now(); p.token.text != "" && !late(now, now.Round(0), p.token.until) {
+		return p.token.text, nil
+	}
+	asked := time.Now()
+	text, life, err := p.askToken(ctx)
+	if err != nil {
+		return "", fmt.Errorf("the provider gave no access token: %w", err)
+	}
+	p.token.text, p.token.until = text, asked.Add(life-min(life/2, time.Minute))
+	return text, nil
+}
+
+// forgetToken takes back the access token, which the provider refuses.
+func (p *Provider) forgetToken() {
+	p.token.mu.Lock()
+	defer p.token.mu.Unlock()
+	p.token.text = ""
+}
+
+func (p *Provider) askToken(ctx context.Context) (text string, life time.Duration, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.base.String()+p.auth.Grant.Path, strings.NewReader("grant_type=client_credentials"))
+	if err != nil {
+		return "", 0, err
+	}
+	maps.Copy(req.Header, p.header)
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	req.SetBasicAuth(p.auth.Grant.Account, p.auth.Grant.Secret)
+	resp, err := p.lookups.Do(req)
+	if err != nil {
+		return "", 0, err
+	}
+	a, err := readAnswer(resp)
+	switch {
+	case err != nil:
+		return "", 0, err
+	case a.status == http.StatusBadRequest, a.status == http.StatusUnauthorized, a.status == http.StatusForbidden:
+		return "", 0, fmt.Errorf("it answered %d; are account and secret right, and of the same live or test system?", a.status)
+	case a.status != http.StatusOK:
+		return "", 0, fmt.Errorf("it answered %d", a.status)
+	}
+	var granted struct {
+		Token   string      `json:"access_token"`
+		Type    string      `json:"token_type"`
+		Seconds json.Number `json:"expires_in"`
+	}
+	d := json.NewDecoder(bytes.NewReader(a.body))
+	if err := d.Decode(&granted); err != nil || granted.Token == "" || strings.ContainsFunc(granted.Token, notInHeader) {
+		return "", 0, errors.New("the answer has no access_token")
+	}
+	if granted.Type != "" && !strings.EqualFold(granted.Type, "bearer") {
+		return "", 0, fmt.Errorf("it is of the type %.20q and not a bearer", granted.Type)
+	}
+	seconds, err := granted.Seconds.Int64()
+	if err != nil || seconds < 0 {
+		seconds = 0 // for this request only
+	}
+	return granted.Token, time.Duration(min(seconds, 24*60*60)) * time.Second, nil
+}
+
+// notInHeader reports whether a header's value cannot have r as part of a secret.
+func notInHeader(r rune) bool { return r <= ' ' || r >= 0x7f }
+
+// String keeps the secrets out of what is printed.
+func (a Auth) String() string {
+	switch {
+	case a.Grant != nil:
+		return "an access token for " + a.Grant.Account
+	case a.Signature != nil:
+		return "signed by " + a.Signature.Account
+	}
+	return "none"
+}
+
+// GoString keeps them out of %#v.
+func (a Auth) GoString() string { return "provider.Auth(" + a.String() + ")" }
