@@ -8,8 +8,8 @@ packages='
 	gcc libc6-dev
 	redis-server mariadb-server postgresql
 	php-cli php-redis php-mysql php-sqlite3 php-pgsql
-	php-illuminate-queue php-illuminate-redis
-	php-symfony-redis-messenger php-symfony-doctrine-messenger php-symfony-console php-doctrine-dbal
+	php-illuminate-queue php-illuminate-redis php-illuminate-bus php-illuminate-events php-illuminate-console php-illuminate-database
+	php-symfony-redis-messenger php-symfony-doctrine-messenger php-symfony-event-dispatcher php-symfony-console php-doctrine-dbal
 	spin'
 
 say() { echo "install-test-packages: $*" >&2; }

@@ -21,6 +21,10 @@ namespace App\Jobs {
     class ChargeForMerchant extends ChargeOrder
     {
     }
+
+    class SendMail extends ChargeOrder
+    {
+    }
 }
 
 namespace App\Message {
@@ -30,6 +34,10 @@ namespace App\Message {
         {
             return get_object_vars($this);
         }
+    }
+
+    class SendMail extends ChargeOrder
+    {
     }
 }
 
