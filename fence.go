@@ -42,6 +42,11 @@ type Effect struct {
 	// call has one step.
 	Prepare func(ProviderKeys) ([]byte, error)
 
+	// Unkept: the request holds what may be kept nowhere, such as a card number.
+	// It is sent and not stored, and so never sent again: a doubtful call is only
+	// looked up.
+	Unkept bool
+
 	Timeout  time.Duration // of the whole call; above zero
 	Attempts int           // calls that may have done something before the message is parked; at least 1
 
@@ -67,6 +72,24 @@ type Effect struct {
 
 // ProviderKeys are the idempotency keys of one generation of a row.
 type ProviderKeys struct{ Request, Prepare string }
+
+// render is the request that e asks for under the keys of row: the one that comes
+// next in a two-step call.
+func (e Effect) render(row Row) ([]byte, error) {
+	keys := ProviderKeys{Request: row.ProviderKey, Prepare: row.PrepareKey}
+	if e.Prepare != nil && row.Prepared == "" {
+		return e.Prepare(keys)
+	}
+	return e.Freeze(keys, row.Prepared)
+}
+
+// replayFor is ReplayFor; 0 where there will be nothing to send again.
+func (e Effect) replayFor() time.Duration {
+	if e.Unkept {
+		return 0
+	}
+	return e.ReplayFor
+}
 
 // Margin is what a lease is longer than the call's time-out, and what a
 // reserve must be longer than the lease: a second, or a tenth if that is more.
@@ -186,12 +209,12 @@ func (f *Fence) Do(ctx context.Context, e Effect, call Call) (Row, error) {
 	callCtx, cancel := context.WithDeadline(context.WithoutCancel(ctx), start.Add(e.Timeout))
 	defer cancel()
 	f.at(Sending, e.Key)
-	outcome := call(callCtx, row)
+	outcome := e.send(callCtx, row, call)
 	if outcome.Verdict == Prepared {
 		if row, err = f.prepared(ctx, row, e, outcome.Reference); err != nil {
 			return row, err
 		}
-		outcome = call(callCtx, row)
+		outcome = e.send(callCtx, row, call)
 	}
 	f.at(Answered, e.Key)
 	if row.Claim.Epoch == 1 && passed(e.ReservedUntil) && (outcome.Verdict == Unsent || outcome.Verdict == TurnedAway) {
@@ -219,6 +242,18 @@ func (f *Fence) ended(row Row, o Outcome) {
 	f.alert(row, Warning, "provider-paused", text+", and is left alone for a while: "+o.Reason)
 }
 
+// send calls with the request of row, which is made once more where the row may
+// not hold it.
+func (e Effect) send(ctx context.Context, row Row, call Call) Outcome {
+	if e.Unkept {
+		var err error
+		if row.Request, err = e.render(row); err != nil {
+			return Outcome{Verdict: Unsent, Reason: fmt.Sprintf("nothing was sent: the request could not be made: %v", err)}
+		}
+	}
+	return call(ctx, row)
+}
+
 // capture commits the row of e, or finds the one that is there. Only where mine
 // is true may the caller call; else the row, or the error, says why not.
 func (f *Fence) capture(ctx context.Context, e Effect) (row Row, mine bool, err error) {
@@ -227,7 +262,7 @@ func (f *Fence) capture(ctx context.Context, e Effect) (row Row, mine bool, err 
 		return Row{}, false, &Error{Key: e.Key, Err: err, Reason: "nothing was sent"}
 	}
 	f.at(Capturing, e.Key)
-	row, err = f.insert(ctx, fresh, e.ReplayFor)
+	row, err = f.insert(ctx, fresh, e.replayFor())
 	if err != nil {
 		return Row{}, false, unwritten(e.Key, err)
 	}
@@ -274,15 +309,12 @@ func (f *Fence) take(row Row, e Effect) (Row, error) {
 	if e.Prepare != nil {
 		row.PrepareKey = providerKey(f.Secret, row.Key, row.Generation, requestPrepare)
 	}
-	keys := ProviderKeys{Request: row.ProviderKey, Prepare: row.PrepareKey}
 	var err error
-	if e.Prepare != nil && row.Prepared == "" {
-		row.Request, err = e.Prepare(keys)
-	} else {
-		row.Request, err = e.Freeze(keys, row.Prepared)
-	}
-	if err != nil {
+	if row.Request, err = e.render(row); err != nil {
 		return Row{}, err
+	}
+	if e.Unkept {
+		row.Request = nil
 	}
 	row.Provider, row.Account, row.Amount = e.Provider, e.Account, e.Amount
 	row.Message, row.Fingerprint, row.Fields = e.Message, e.Fingerprint, e.Fields
@@ -297,8 +329,11 @@ func (f *Fence) prepared(ctx context.Context, row Row, e Effect, id string) (Row
 	next.Claim = row.Claim.next()
 	next.Prepared = id
 	var err error
-	if next.Request, err = e.Freeze(ProviderKeys{Request: row.ProviderKey, Prepare: row.PrepareKey}, id); err != nil {
+	if next.Request, err = e.render(next); err != nil {
 		return f.save(ctx, row, Outcome{Verdict: Unproven, Reason: fmt.Sprintf("prepared as %s, and then the request could not be made: %v", id, err)})
+	}
+	if e.Unkept {
+		next.Request = nil
 	}
 	if err := f.Store.Swap(ctx, row, next, Write{}); err != nil {
 		// Nothing that moves money was sent. The row becomes doubt without an

@@ -96,9 +96,9 @@ func (f *Fence) recapture(row Row, e Effect) (Row, Write, error) {
 		return row, w, &Error{Key: row.Key, Row: row, Err: ErrReleased, Reason: "the request that was kept cannot be read, and no other may go under its key: " + row.Sealed.Why + "; nothing was sent"}
 	}
 	if row.Request == nil { // the first capture of a generation
-		w.ReplayFor = e.ReplayFor
+		w.ReplayFor = e.replayFor()
 	}
-	if row.Fingerprint != e.Fingerprint || row.Request == nil {
+	if row.Fingerprint != e.Fingerprint || row.Request == nil || e.Unkept {
 		var err error
 		if next, err = f.take(row, e); err != nil {
 			return row, w, &Error{Key: row.Key, Row: row, Err: err, Reason: "nothing was sent"}

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"zabor"
+	"zabor/card"
 )
 
 // Keep says how much of an answer is kept in the row, to be given again on a
@@ -41,7 +42,7 @@ func (k Keep) orDefault() Keep {
 }
 
 // of is a as it is kept in the row; the body only where it may be kept whole, but
-// for what is redacted.
+// for what is redacted, and where no card number is in it.
 func (k Keep) of(a answer) *zabor.Answer {
 	kept := &zabor.Answer{Status: a.status}
 	for _, name := range keptHeaders {
@@ -50,7 +51,7 @@ func (k Keep) of(a answer) *zabor.Answer {
 		}
 	}
 	switch {
-	case len(a.body) > k.Body:
+	case len(a.body) > k.Body, card.In(string(a.body)):
 	case len(k.Redact) == 0:
 		kept.Body = a.body
 	default:

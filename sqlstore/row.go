@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"zabor"
+	"zabor/card"
 )
 
 // The columns of zabor_fences: the key, what is asked for, what comes of it, and
@@ -245,10 +246,11 @@ func printable(s string) bool {
 	return true
 }
 
-// clean is text as every database takes it, valid UTF-8 without NUL, cut to
-// limit bytes between two characters.
+// clean is text for people as every database takes it, valid UTF-8 without NUL,
+// cut to limit bytes between two characters; without card numbers, which what it
+// quotes may hold.
 func clean(text string, limit int) string {
-	text = strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
+	text = card.Mask(strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD"))
 	if len(text) <= limit {
 		return text
 	}

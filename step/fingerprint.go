@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"zabor"
+	"zabor/card"
 	"zabor/provider"
 )
 
@@ -98,6 +99,9 @@ func (s *Step) messageParts(data map[string]any) []part {
 			continue
 		}
 		digest := canonical(v)
+		if card.Field(name) {
+			digest = canonical(cardCode)
+		}
 		if digest == s.defaults[name] {
 			continue
 		}
@@ -125,8 +129,11 @@ const (
 // requestParts are the parts of the fingerprint of the whole request: where it
 // goes, all that is sent but what is volatile, the money, and the row that was
 // loaded.
-func (s *Step) requestParts(e zabor.Effect, vars provider.Vars, row map[string]any) ([]part, error) {
-	var parts []part
+//
+// unkept: a request holds a card's number or code. Of these only what may be
+// known of them is in a fingerprint, which is kept: a code can be found from its
+// digest, and a number nearly so.
+func (s *Step) requestParts(e zabor.Effect, vars provider.Vars, row map[string]any) (parts []part, unkept bool, err error) {
 	add := func(name string, v any) { parts = append(parts, part{name, canonical(v)}) }
 	add("provider", e.Provider)
 	add("account", e.Account)
@@ -136,20 +143,22 @@ func (s *Step) requestParts(e zabor.Effect, vars provider.Vars, row map[string]a
 	if s.prepare != nil {
 		r, err := s.prepare.Render(vars)
 		if err != nil {
-			return nil, refuse("step %s: prepare: %w", s.spec.Name, err)
+			return nil, false, refuse("step %s: prepare: %w", s.spec.Name, err)
 		}
+		r, unkept = r.WithoutCard()
 		addRequest("prepare.", r, s.volatile, add)
 		vars.Prepared = preparedPlaceholder
 	}
 	r, err := s.request.Render(vars)
 	if err != nil {
-		return nil, refuse("step %s: request: %w", s.spec.Name, err)
+		return nil, false, refuse("step %s: request: %w", s.spec.Name, err)
 	}
+	r, holds := r.WithoutCard()
 	addRequest("", r, s.volatile, add)
 	for _, column := range slices.Sorted(maps.Keys(row)) {
 		add("load."+column, row[column])
 	}
-	return parts, nil
+	return parts, unkept || holds, nil
 }
 
 // Print is the fingerprint of a request that comes whole from outside, and the
@@ -165,6 +174,7 @@ func Print(providerName, account string, r provider.Request, volatile []string) 
 	}
 	add("provider", providerName)
 	add("account", account)
+	r, _ = r.WithoutCard() // as in requestParts
 	addRequest("", r, may, add)
 	for _, field := range r.Header {
 		if !may[field.Name] {
@@ -249,7 +259,8 @@ func fields(lists ...[]part) string {
 //   - the order of an object's properties does not matter;
 //   - of a Laravel model only class, id and connection count.
 //
-// Null, true and false are no texts, and a list is no object.
+// Null, true and false are no texts, and a list is no object. Of a card's number
+// the first six digits and the last four count, of its code nothing.
 func (d digest) value(v any) {
 	switch v := v.(type) {
 	case nil:
@@ -284,13 +295,25 @@ func (d digest) value(v any) {
 		d.part(strconv.Itoa(len(v)))
 		for _, name := range slices.Sorted(maps.Keys(v)) {
 			d.part(name)
+			if card.Field(name) {
+				d.value(cardCode)
+				continue
+			}
 			d.value(v[name])
 		}
 	default:
 		d.part("text")
+		if text := fmt.Sprint(v); card.In(text) {
+			d.part(card.Mask(text))
+			return
+		}
 		d.part(scalarText(v))
 	}
 }
+
+// cardCode stands in a digest for a card's code or number in a field of that
+// name: a digest of either gives it away.
+const cardCode = "a card's"
 
 // model is a Laravel model without what changes although it is the same one, and
 // whether v is a model: as SerializesModels writes it.

@@ -434,7 +434,7 @@ func TestFingerprintCoversMoneyAndLoadedRow(t *testing.T) {
 		"another column": {zabor.Money{Minor: 1999, Currency: "EUR"}, map[string]any{"status": "new"}},
 		"no row":         {zabor.Money{Minor: 1999, Currency: "EUR"}, nil},
 	} {
-		parts, err := s.requestParts(zabor.Effect{Key: key, Amount: test.amount}, provider.Vars{Order: "7"}, test.row)
+		parts, _, err := s.requestParts(zabor.Effect{Key: key, Amount: test.amount}, provider.Vars{Order: "7"}, test.row)
 		if err != nil {
 			t.Fatal(err)
 		}

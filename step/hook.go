@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"zabor"
+	"zabor/card"
 )
 
 // Hook is a statement of the application's that runs with a row's change of
@@ -53,9 +54,13 @@ func (s *Step) compileHooks(used map[string]bool, wrong func(field string, err e
 		wrong(string(state), err)
 		s.hooks[state] = hook{compiled, spec.Rows}
 		for _, name := range compiled.names {
-			if !slices.Contains(rowNames[:], name) {
-				bound[name], used[name] = true, true
+			if slices.Contains(rowNames[:], name) {
+				continue
 			}
+			if card.Field(name) {
+				wrong(string(state), fmt.Errorf(":%s is a card's number or code by its name, and what a hook binds is kept until it has run; take it out", name))
+			}
+			bound[name], used[name] = true, true
 		}
 	}
 	s.bound = slices.Sorted(maps.Keys(bound))

@@ -429,10 +429,11 @@ func (s *Step) Effect(ctx context.Context, m Message) (zabor.Effect, error) {
 	}
 	vars.Exponents = p.Exponents
 	e.Account, e.Timeout, e.AbsentAfter, e.ReplayFor = p.Account, p.Timeout, p.AbsentAfter, p.ReplayFor
-	request, err := s.requestParts(e, vars, row)
+	request, unkept, err := s.requestParts(e, vars, row)
 	if err != nil {
 		return e, err
 	}
+	e.Unkept = unkept
 	e.Fingerprint = sum("zabor request 2", request)
 	e.Fields = fields(request, message)
 	if e.HookData, err = s.hookData(vars.Data); err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"zabor"
 	"zabor/alert"
+	"zabor/card"
 	"zabor/internal/config"
 )
 
@@ -106,6 +107,7 @@ func (p *program) alerts(file *config.Config) (end func(), err error) {
 // alert tells a person: in the log, and at the alert addresses where the command
 // has opened them.
 func (p *program) alert(a zabor.Alert) {
+	a.Text = card.Mask(a.Text)
 	level := p.log.Warn
 	if a.Severity == zabor.Critical {
 		level = p.log.Error

@@ -11,6 +11,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"zabor"
+	"zabor/card"
 )
 
 // Exit codes, as the documentation promises them.
@@ -87,11 +88,29 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 func newLog(c *cli, w io.Writer) *slog.Logger {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(c.LogLevel)) // kong has checked it
-	options := &slog.HandlerOptions{Level: level}
+	options := &slog.HandlerOptions{Level: level, ReplaceAttr: withoutCards}
 	if c.LogFormat == "json" {
 		return slog.New(slog.NewJSONHandler(w, options))
 	}
 	return slog.New(slog.NewTextHandler(w, options))
+}
+
+// withoutCards masks card numbers in what is logged: an error may quote what a
+// database or a provider was sent. Keys stay as they are.
+func withoutCards(_ []string, a slog.Attr) slog.Attr {
+	text := ""
+	switch v := a.Value.Any().(type) {
+	case string:
+		text = v
+	case error:
+		text = v.Error()
+	default:
+		return a
+	}
+	if card.In(text) {
+		a.Value = slog.StringValue(card.Mask(text))
+	}
+	return a
 }
 
 // failure is an error with the exit code it deserves and what to do next.

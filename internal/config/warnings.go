@@ -1,5 +1,14 @@
 package config
 
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"zabor/card"
+)
+
 // Warnings lists what c says that is allowed, works, and had better be otherwise.
 func (c *Config) Warnings() []Finding {
 	var findings []Finding
@@ -11,6 +20,53 @@ func (c *Config) Warnings() []Finding {
 		warn(path{"encryption_key"}, "is not set: the fence's table keeps the request of an open row, and answers, so that everybody can read them there",
 			"make one by \"openssl rand -base64 32\" and write encryption_key: \"${ZABOR_KEY}\"")
 	}
+	for _, name := range slices.Sorted(maps.Keys(c.Steps)) {
+		s := c.Steps[name]
+		for key, r := range map[string]*Request{"prepare": s.Prepare, "request": s.Request} {
+			if field := r.cardField(); field != "" {
+				warn(path{"steps", name, key}, fmt.Sprintf("%s is a card's number or code: such a request is not kept, so that a doubtful call of this step is only looked up and never sent again", field),
+					"send a token that the provider gave for the card, where it has such")
+			}
+		}
+	}
 	inOrder(findings)
 	return findings
+}
+
+// cardField is the first field of r that is a card's by its name; empty: none.
+func (r *Request) cardField() string {
+	if r == nil {
+		return ""
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Form)) {
+		if card.Field(name) {
+			return name
+		}
+	}
+	if r.JSON == nil {
+		return ""
+	}
+	return cardIn("", r.JSON.Value)
+}
+
+func cardIn(name string, v any) string {
+	switch v := v.(type) {
+	case map[string]any:
+		for _, property := range slices.Sorted(maps.Keys(v)) {
+			if found := cardIn(strings.TrimPrefix(name+"."+property, "."), v[property]); found != "" {
+				return found
+			}
+		}
+	case []any:
+		for _, entry := range v {
+			if found := cardIn(name, entry); found != "" {
+				return found
+			}
+		}
+	default:
+		if card.Field(name) {
+			return name
+		}
+	}
+	return ""
 }

@@ -1,0 +1,159 @@
+// Package card finds payment cards in texts and in the names of fields, so that
+// they are kept nowhere and logged nowhere. It would rather take an order id for
+// a card number than the other way round.
+package card
+
+import (
+	"strings"
+)
+
+// The shortest and the longest number of a card, in digits.
+const (
+	shortest = 13
+	longest  = 19
+)
+
+// prefixes are what numbers of the networks begin with, and how many digits they
+// have (ISO/IEC 7812; the networks' published ranges). From low to high, both
+// included, compared as far as they are written.
+var prefixes = [...]struct {
+	low, high   string
+	least, most int
+}{
+	{"4", "4", 13, 19},       // Visa
+	{"51", "55", 16, 16},     // Mastercard
+	{"2221", "2720", 16, 16}, // Mastercard
+	{"2200", "2204", 16, 19}, // Mir
+	{"34", "34", 15, 15},     // American Express
+	{"37", "37", 15, 15},
+	{"300", "305", 14, 19}, // Diners Club
+	{"309", "309", 14, 19},
+	{"36", "36", 14, 19},
+	{"38", "39", 14, 19},
+	{"3528", "3589", 16, 19}, // JCB
+	{"50", "50", 13, 19},     // Maestro, Elo, RuPay
+	{"56", "58", 13, 19},     // Maestro
+	{"60", "69", 13, 19},     // Discover, UnionPay, RuPay, Maestro, Elo, Hipercard
+	{"81", "82", 16, 19},     // UnionPay, RuPay
+	{"9792", "9792", 16, 16}, // Troy
+	{"8600", "8600", 16, 16}, // Uzcard
+	{"9860", "9860", 16, 16}, // Humo
+}
+
+// isNumber reports whether digits, of which there are at least 13 and at most 19,
+// are those of a card.
+func isNumber(digits string) bool {
+	known := false
+	for _, p := range prefixes {
+		begin := digits[:len(p.low)]
+		known = known || p.low <= begin && begin <= p.high && p.least <= len(digits) && len(digits) <= p.most
+	}
+	if !known {
+		return false
+	}
+	sum := 0 // Luhn
+	for i := range len(digits) {
+		n := int(digits[len(digits)-1-i] - '0')
+		if i%2 == 1 {
+			if n *= 2; n > 9 {
+				n -= 9
+			}
+		}
+		sum += n
+	}
+	return sum%10 == 0
+}
+
+// find is where the first card number of text begins and ends, at or after from.
+// Its digits stand together, or in groups with one blank or one dash between
+// them; neither a digit stands beside it, nor the point of a fraction before it.
+func find(text string, from int) (begin, end int, ok bool) {
+	for i := from; i < len(text); i++ {
+		if !isDigit(text[i]) || i > 0 && (isDigit(text[i-1]) || text[i-1] == '.' && i > 1 && isDigit(text[i-2])) {
+			continue
+		}
+		// All ends of groups behind i: a number may be followed by others.
+		digits := make([]byte, 0, longest+1)
+		group := 0
+		for j := i; j < len(text) && len(digits) <= longest; j++ {
+			if isDigit(text[j]) {
+				digits = append(digits, text[j])
+				group++
+				ends := j+1 == len(text) || !isDigit(text[j+1])
+				if ends && len(digits) >= shortest && len(digits) <= longest && isNumber(string(digits)) {
+					return i, j + 1, true
+				}
+				continue
+			}
+			// Groups of a card have four digits or more, but for the last.
+			if (text[j] != ' ' && text[j] != '-') || group < 4 || j+1 == len(text) || !isDigit(text[j+1]) {
+				break
+			}
+			group = 0
+		}
+	}
+	return 0, 0, false
+}
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+
+// In reports whether a card number stands in text.
+func In(text string) bool {
+	_, _, ok := find(text, 0)
+	return ok
+}
+
+// Mask is text with the inner digits of each card number in it as stars: the
+// first six and the last four stay.
+func Mask(text string) string {
+	begin, end, ok := find(text, 0)
+	if !ok {
+		return text
+	}
+	out := []byte(text)
+	for ok {
+		digits := 0
+		for i := begin; i < end; i++ {
+			if isDigit(text[i]) {
+				digits++
+			}
+		}
+		n := 0
+		for i := begin; i < end; i++ {
+			if !isDigit(text[i]) {
+				continue
+			}
+			if n++; n > 6 && n <= digits-4 {
+				out[i] = '*'
+			}
+		}
+		begin, end, ok = find(text, end)
+	}
+	return string(out)
+}
+
+// names are those of fields that hold a card's secrets, without the signs
+// between their words: what is in one may be kept nowhere, however it looks.
+var names = [...]string{
+	"cvc", "cvc2", "cvv", "cvv2", "cvn", "cardcvc", "cardcvv", "cardcid", "cardcsc", "cvccode", "cvvcode", "cvvvalue", "verificationvalue",
+	"securitycode", "cardsecuritycode", "verificationcode", "cardverificationcode", "cardcode", "cardcryptogramvalue", "cardcryptogrampacket",
+	"pan", "cardnumber", "cardno", "cardpan", "primaryaccountnumber", "encryptedcardnumber", "encryptedsecuritycode",
+	"track1", "track2", "trackdata", "pinblock",
+}
+
+// Field reports whether name, with what it is within (card[cvc], card.number),
+// is that of a field for a card's number or code.
+func Field(name string) bool {
+	words := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return strings.ContainsRune("[].:/", r) })
+	if len(words) == 0 {
+		return false
+	}
+	plain := func(s string) string { return strings.NewReplacer("_", "", "-", "", " ", "").Replace(s) }
+	last := plain(words[len(words)-1])
+	for _, known := range names {
+		if last == known {
+			return true
+		}
+	}
+	return last == "number" && len(words) > 1 && strings.HasSuffix(plain(words[len(words)-2]), "card")
+}
