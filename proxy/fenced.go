@@ -88,6 +88,7 @@ func (p *Proxy) effect(up Upstream, k zabor.Key, request provider.Request) (zabo
 		Key: k, Provider: up.Name(), Account: up.Account, Amount: up.Money(request),
 		Message: print, Fingerprint: print, Fields: fields,
 		Freeze:  func(zabor.ProviderKeys, string) ([]byte, error) { return frozen, nil },
+		Unkept:  request.HoldsCard(),
 		Timeout: up.Timeout(), Attempts: p.o.Attempts,
 		AbsentAfter: up.AbsentAfter(), HoldAfter: p.o.HoldAfter, PendingFor: p.o.PendingFor,
 		MissingRow: zabor.Captured,
