@@ -63,6 +63,18 @@ func (b *breaker) at(r road) *pause {
 	return p
 }
 
+// Paused is how long nothing will be sent to provider by this process, whatever the
+// step, and why; 0: it is called.
+func (f *Fence) Paused(provider string) (time.Duration, string) {
+	f.breaker.mu.Lock()
+	defer f.breaker.mu.Unlock()
+	p := f.breaker.paused[road{provider, ""}]
+	if p == nil || p.length == 0 {
+		return 0, ""
+	}
+	return max(0, p.until.Sub(f.clock())), p.why
+}
+
 // wait is how long nothing may be sent on r, and why. When a pause is over, one
 // caller is let through to try; the others wait on until it has an answer, or for
 // as long as its call may take.

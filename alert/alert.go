@@ -182,6 +182,15 @@ func (s *Sender) deliver(t *target, text string) bool {
 	}
 }
 
+// Lost is how many messages were given up since s was made, over all addresses.
+func (s *Sender) Lost() int64 {
+	n := int64(0)
+	for _, t := range s.targets {
+		n += t.lost.Load()
+	}
+	return n
+}
+
 // Close delivers what waits, summaries too, as far as it can until ctx ends, and
 // ends the sender. The error says how many messages were not delivered since it
 // was made.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"zabor"
 )
@@ -97,6 +98,42 @@ const inScope = "(scope = ? OR (scope >= ? AND scope < ?))"
 
 func scopeArgs(scope string) []any {
 	return []any{[]byte(scope), []byte(scope + "/"), []byte(scope + "0")}
+}
+
+// StateCount is how many rows are in a state, and since when the oldest of them.
+type StateCount struct {
+	State  zabor.State
+	Rows   int64
+	Oldest time.Time // when it entered the state
+	ReadAt time.Time // the database's clock
+}
+
+// CountUnclosed counts the rows that are not closed, by state, in the given scope
+// and the scopes in it; the empty scope counts everywhere. It reads open rows
+// only, however many are closed.
+func (s *Store) CountUnclosed(ctx context.Context, scope string) ([]StateCount, error) {
+	where, args := notClosed, []any(nil)
+	if scope != "" {
+		where += " AND " + inScope
+		args = scopeArgs(scope)
+	}
+	query := s.dialect.sql("SELECT state, COUNT(*), MIN(state_since), {now} FROM zabor_fences WHERE " + where + " GROUP BY state ORDER BY state")
+	var counts []StateCount
+	err := s.repeat(ctx, func(ctx context.Context) error {
+		counts = nil
+		return s.query(ctx, func(rows *sql.Rows) error {
+			var c StateCount
+			var oldest, now int64
+			err := rows.Scan(&c.State, &c.Rows, &oldest, &now)
+			c.Oldest, c.ReadAt = moment(oldest), moment(now)
+			counts = append(counts, c)
+			return err
+		}, query, args...)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("count open rows by state: %w", err)
+	}
+	return counts, nil
 }
 
 // Outline lists rows in key order, behind the given key, with what tells them

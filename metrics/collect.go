@@ -1,0 +1,105 @@
+package metrics
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"zabor"
+)
+
+// State is what a process stands on, read when somebody asks for the metrics.
+// A nil function is left out.
+type State struct {
+	Rows   func(ctx context.Context) ([]Rows, error)
+	Queues []Queue
+	// Paused is how long nothing is sent to a provider.
+	Paused     func(provider string) time.Duration
+	Providers  []string
+	AlertsLost func() int64
+	// Timeout bounds what one scrape reads; zero: 5 s.
+	Timeout time.Duration
+}
+
+// Rows is how many rows are in a state that is not closed.
+type Rows struct {
+	State  zabor.State
+	N      int64
+	Oldest time.Duration // how long the oldest is in it
+}
+
+// Queue is one queue and a look at how much it holds.
+type Queue struct {
+	Name  string
+	Depth func(ctx context.Context) (ready, reserved, delayed int64, err error)
+}
+
+var (
+	rowsDesc   = prometheus.NewDesc("zabor_rows", "Rows that are not closed, by state. Every state that is missing has none.", []string{"state"}, nil)
+	oldestDesc = prometheus.NewDesc("zabor_rows_oldest_seconds", "How long the oldest row is in its state.", []string{"state"}, nil)
+	depthDesc  = prometheus.NewDesc("zabor_queue_messages", "Messages on a queue: ready, reserved, delayed.", []string{"queue", "place"}, nil)
+	pausedDesc = prometheus.NewDesc("zabor_provider_paused_seconds", "How long nothing will be sent to a provider; 0: it is called.", []string{"provider"}, nil)
+	lostDesc   = prometheus.NewDesc("zabor_alerts_lost_total", "Messages of alerts that no address has taken.", nil, nil)
+	failedDesc = prometheus.NewDesc("zabor_scrape_errors", "1 where the fence's database or a queue could not be read for this scrape.", []string{"what"}, nil)
+)
+
+// Watch adds what is read at each scrape.
+func (m *Metrics) Watch(s State) { m.Registry.MustRegister(&watched{s}) }
+
+type watched struct{ State }
+
+func (w *watched) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{rowsDesc, oldestDesc, depthDesc, pausedDesc, lostDesc, failedDesc} {
+		out <- d
+	}
+}
+
+func (w *watched) Collect(out chan<- prometheus.Metric) {
+	limit := w.Timeout
+	if limit == 0 {
+		limit = 5 * time.Second
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	failed := func(what string, err error) {
+		v := 0.0
+		if err != nil {
+			v = 1
+		}
+		gauge(failedDesc, v, what)
+	}
+	if w.Rows != nil {
+		rows, err := w.Rows(ctx)
+		failed("fence", err)
+		for _, r := range rows {
+			gauge(rowsDesc, float64(r.N), string(r.State))
+			gauge(oldestDesc, r.Oldest.Seconds(), string(r.State))
+		}
+	}
+	for _, q := range w.Queues {
+		ready, reserved, delayed, err := q.Depth(ctx)
+		failed("queue "+q.Name, err)
+		if err == nil {
+			gauge(depthDesc, float64(ready), q.Name, "ready")
+			gauge(depthDesc, float64(reserved), q.Name, "reserved")
+			gauge(depthDesc, float64(delayed), q.Name, "delayed")
+		}
+	}
+	if w.Paused != nil {
+		for _, name := range w.Providers {
+			gauge(pausedDesc, w.Paused(name).Seconds(), name)
+		}
+	}
+	if w.AlertsLost != nil {
+		out <- prometheus.MustNewConstMetric(lostDesc, prometheus.CounterValue, float64(w.AlertsLost()))
+	}
+}
+
+func registerRuntime(r *prometheus.Registry) {
+	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+}
