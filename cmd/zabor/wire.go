@@ -71,20 +71,26 @@ func storeFailure(err error) error {
 // queues makes the sources of c's queues. close ends their connections.
 func (p *program) queues(c *config.Config, store *sqlstore.Store) (queues []worker.Queue, closeAll func(), err error) {
 	var closers []func()
-	closeAll = func() {
+	end := func() {
 		for _, f := range slices.Backward(closers) {
 			f()
 		}
 	}
 	defer func() {
 		if err != nil {
-			closeAll()
+			end()
 		}
 	}()
+	databases := newApplications(c, store)
+	closers = append(closers, databases.close)
 	var shared redis.UniversalClient // of all Laravel queues
 	for _, name := range slices.Sorted(maps.Keys(c.Queues)) {
 		q := c.Queues[name]
 		var made worker.Queue
+		failed, err := databases.failed(name, q)
+		if err != nil {
+			return nil, nil, err
+		}
 		switch {
 		case q.Laravel != nil:
 			if shared == nil {
@@ -93,11 +99,11 @@ func (p *program) queues(c *config.Config, store *sqlstore.Store) (queues []work
 				}
 				closers = append(closers, func() { shared.Close() })
 			}
-			made, err = p.laravelQueue(name, q, shared, store)
+			made, err = p.laravelQueue(name, q, shared, failed)
 		case q.Symfony != nil:
 			var source *messenger.Source
 			var client redis.UniversalClient
-			made, source, client, err = p.symfonyQueue(name, q, store)
+			made, source, client, err = p.symfonyQueue(name, q, failed)
 			if err == nil {
 				closers = append(closers, func() { client.Close() }, func() {
 					ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -115,7 +121,7 @@ func (p *program) queues(c *config.Config, store *sqlstore.Store) (queues []work
 		}
 		queues = append(queues, made)
 	}
-	return queues, closeAll, nil
+	return queues, end, nil
 }
 
 // newRedis is a client that never repeats a command by itself: whether one was

@@ -126,9 +126,21 @@ func (p *program) newWorker(c *core) (w *worker.Worker, closeAll func(), err err
 	if err != nil {
 		return nil, nil, err
 	}
+	databases := newApplications(c.file, c.store)
+	closeQueues := closeAll
+	closeAll = func() { closeQueues(); databases.close() }
 	steps := c.file.Compiled()
 	for _, s := range steps {
-		s.DB = c.store.DB()
+		application, err := databases.at("", "database")
+		if err != nil {
+			closeAll()
+			return nil, nil, err
+		}
+		s.DB = application.DB()
+	}
+	if err := databases.reachable(p.ctx); err != nil {
+		closeAll()
+		return nil, nil, err
 	}
 	w = &worker.Worker{
 		Fence:     c.fence,

@@ -82,7 +82,6 @@ func TestUnbuiltCountsOnlyWhatIsSet(t *testing.T) {
 		"shared: false":                       "",
 		"missing_row: capture":                "",
 		"failed: {table: failed}":             "",
-		"failed: {database: \"sqlite:///x\"}": "queues.payments.failed.database",
 	} {
 		c, err := Parse("z", []byte(change(t, "    laravel:", "    "+text+"\n    laravel:")), environment(baseEnv))
 		if err != nil {

@@ -13,8 +13,6 @@ var unbuilt = [...]struct {
 	lost string // what does not happen
 	fix  string // empty: take it out
 }{
-	{key: "database", lost: "failed and load use the fence's database"},
-	{key: "queues.*.failed.database", lost: "failed messages are kept in the fence's database"},
 	{key: "dashboard", lost: "there is no dashboard"},
 	{key: "metrics", lost: "there are no metrics"},
 	{key: "queues.*.shared", lost: "zabor must be the queue's only consumer"},
