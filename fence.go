@@ -176,6 +176,10 @@ type Fence struct {
 	// passing it. Nil: nobody is told.
 	At func(Moment, Key)
 
+	// Called is told how each call of Do ended and how long it took, its second
+	// request included; nil: nobody is. It must return at once.
+	Called func(row Row, o Outcome, took time.Duration)
+
 	breaker breaker
 	now     func() time.Time // of the breaker; nil: time.Now
 }
@@ -209,6 +213,7 @@ func (f *Fence) Do(ctx context.Context, e Effect, call Call) (Row, error) {
 	callCtx, cancel := context.WithDeadline(context.WithoutCancel(ctx), start.Add(e.Timeout))
 	defer cancel()
 	f.at(Sending, e.Key)
+	begun := time.Now()
 	outcome := e.send(callCtx, row, call)
 	if outcome.Verdict == Prepared {
 		if row, err = f.prepared(ctx, row, e, outcome.Reference); err != nil {
@@ -217,6 +222,9 @@ func (f *Fence) Do(ctx context.Context, e Effect, call Call) (Row, error) {
 		outcome = e.send(callCtx, row, call)
 	}
 	f.at(Answered, e.Key)
+	if f.Called != nil {
+		f.Called(row, outcome, time.Since(begun))
+	}
 	if row.Claim.Epoch == 1 && passed(e.ReservedUntil) && (outcome.Verdict == Unsent || outcome.Verdict == TurnedAway) {
 		outcome = Outcome{Reason: "by the time the call had ended without doing anything, the queue may have given the message to another worker: " + outcome.Reason}
 	}

@@ -68,22 +68,26 @@ func New(version, hash string) *Metrics {
 	return m
 }
 
-// Call is a zabor.Call that is counted.
-func (m *Metrics) Call(call zabor.Call) zabor.Call { return m.counted(call, "call") }
+// Called counts a call of [zabor.Fence], which is given it as its field Called.
+func (m *Metrics) Called(row zabor.Row, o zabor.Outcome, took time.Duration) {
+	m.called(row, o, took, "call")
+}
 
 // Replay is a zabor.Call of the resolver's that is counted.
-func (m *Metrics) Replay(call zabor.Call) zabor.Call { return m.counted(call, "replay") }
-
-func (m *Metrics) counted(call zabor.Call, by string) zabor.Call {
+func (m *Metrics) Replay(call zabor.Call) zabor.Call {
 	return func(ctx context.Context, row zabor.Row) zabor.Outcome {
 		begun := time.Now()
 		o := call(ctx, row)
-		m.durations.WithLabelValues(row.Provider).Observe(time.Since(begun).Seconds())
-		m.calls.WithLabelValues(row.Provider, o.Verdict.String()).Inc()
-		if o.Verdict == zabor.Done || o.Verdict == zabor.Begun {
-			m.successes.WithLabelValues(row.Provider, by).Inc()
-		}
+		m.called(row, o, time.Since(begun), "replay")
 		return o
+	}
+}
+
+func (m *Metrics) called(row zabor.Row, o zabor.Outcome, took time.Duration, by string) {
+	m.durations.WithLabelValues(row.Provider).Observe(took.Seconds())
+	m.calls.WithLabelValues(row.Provider, o.Verdict.String()).Inc()
+	if o.Verdict == zabor.Done || o.Verdict == zabor.Begun {
+		m.successes.WithLabelValues(row.Provider, by).Inc()
 	}
 }
 

@@ -100,7 +100,7 @@ func (p *program) alerts(file *config.Config) (end func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	p.send = sender.Send
+	p.send, p.lost = sender.Send, sender.Lost
 	return func() { p.closeSender(sender) }, nil
 }
 
@@ -113,6 +113,9 @@ func (p *program) alert(a zabor.Alert) {
 		level = p.log.Error
 	}
 	level("ALERT "+a.Code, "severity", a.Severity, "key", a.Key, "state", a.State, "amount", moneyText(a.Amount), "provider", a.Provider, "text", a.Text, "next", a.Next)
+	if p.count != nil {
+		p.count(a)
+	}
 	if p.send != nil {
 		p.send(a)
 	}

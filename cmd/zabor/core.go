@@ -8,6 +8,7 @@ import (
 
 	"zabor"
 	"zabor/internal/config"
+	"zabor/metrics"
 	"zabor/provider"
 	"zabor/seal"
 	"zabor/sqlstore"
@@ -21,6 +22,7 @@ type core struct {
 	providers map[string]*provider.Provider
 	fence     *zabor.Fence
 	resolver  *zabor.Resolver
+	metrics   *metrics.Metrics // nil: nobody asks for them
 }
 
 // newCore checks the database and wires the fence and the resolver.
@@ -48,10 +50,16 @@ func (p *program) newCore(file *config.Config, store *sqlstore.Store) (*core, er
 		fence.Journal.Seal = func(plain []byte) []byte { return file.Keys().Seal(plain, place) }
 		fence.Journal.Open = func(sealed []byte) ([]byte, error) { return file.Keys().Open(sealed, place) }
 	}
-	return &core{
+	c := &core{
 		file: file, store: store, providers: providers, fence: fence,
 		resolver: &zabor.Resolver{Fence: fence, Lookup: lookup(providers), Replay: call(providers)},
-	}, nil
+	}
+	if file.Metrics != nil {
+		if err := p.measure(c); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
 }
 
 // recover saves what the journal holds, before anything is taken: whoever asked

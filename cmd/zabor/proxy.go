@@ -110,7 +110,17 @@ func (p *program) serveAll(choose func(*config.Config) error, stopMoment string,
 	ctx, cancel := context.WithCancel(p.ctx)
 	defer cancel()
 	behind, end := context.WithCancel(context.WithoutCancel(p.ctx))
+	var queues []worker.Queue
+	if w != nil {
+		queues = w.Queues
+	}
+	served, err := p.serveMetrics(behind, core, queues)
+	if err != nil {
+		end()
+		return err
+	}
 	var doors, wg sync.WaitGroup
+	wg.Go(served)
 	wg.Go(func() { p.resolve(behind, core) })
 	if w != nil {
 		doors.Go(func() { w.Run(ctx) })

@@ -55,6 +55,8 @@ type program struct {
 	log            *slog.Logger
 	cli            *cli
 	send           func(zabor.Alert) // to the alert addresses; nil: alerts go to the log only
+	lost           func() int64      // messages of alerts that no address has taken; nil: none are sent
+	count          func(zabor.Alert) // for the metrics; nil: there are none
 }
 
 // run is the whole program; it returns the exit code.

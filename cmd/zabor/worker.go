@@ -63,7 +63,12 @@ func (c *workerCommand) Run(p *program) error {
 	}
 	ctx, cancel := context.WithCancel(p.ctx)
 	defer cancel()
+	served, err := p.serveMetrics(ctx, core, w.Queues)
+	if err != nil {
+		return err
+	}
 	var wg sync.WaitGroup
+	wg.Go(served)
 	wg.Go(func() { p.resolve(ctx, core) })
 	wg.Go(func() { w.Run(ctx) })
 	p.log.Info("started", "lanes", w.Lanes, "seconds_to_stop", secondsToStop(file))

@@ -14,7 +14,6 @@ var unbuilt = [...]struct {
 	fix  string // empty: take it out
 }{
 	{key: "dashboard", lost: "there is no dashboard"},
-	{key: "metrics", lost: "there are no metrics"},
 	{key: "queues.*.shared", lost: "zabor must be the queue's only consumer"},
 }
 
