@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"zabor/internal/php"
 	"zabor/internal/servers"
 )
 
@@ -214,4 +215,61 @@ func TestPHPWorkerDied(t *testing.T) {
 		t.Error("DeliveredBefore=false")
 	}
 	ok(t, tr.Ack(t.Context(), m))
+}
+
+// With the stamps of the failure transport in front of it, PHP reads each recorded
+// message as the one that it was, back-references included.
+func TestPHPReadsParkedMessages(t *testing.T) {
+	t.Parallel()
+	program := servers.Need(t, "php", "php-cli")
+	type pair struct {
+		Was []byte `json:"was"`
+		Now []byte `json:"now"`
+		In  string `json:"in"`
+	}
+	var names []string
+	var pairs []pair
+	for version, list := range recordings(t) {
+		for _, r := range list {
+			text := r.Member
+			if text == nil {
+				var err error
+				if text, err = unwrap(r.Fields["message"]); err != nil {
+					continue
+				}
+			}
+			e, err := readEnvelope(text)
+			if err != nil || e.header(typeHeader) != "" {
+				continue
+			}
+			before, err := readDocument(e.body)
+			if err != nil {
+				continue
+			}
+			parked, err := e.parked("async", "held", "", parkedAt)
+			ok(t, err)
+			after, err := readDocument(parked.body)
+			ok(t, err)
+			was, err := php.Marshal(before.root)
+			ok(t, err)
+			now, err := php.Marshal(after.root)
+			ok(t, err)
+			names, pairs = append(names, version+"/"+r.Name), append(pairs, pair{was, now, "message"})
+		}
+	}
+	input, err := json.Marshal(pairs)
+	ok(t, err)
+	cmd := exec.Command(program, "../internal/php/testdata/equal.php")
+	cmd.Stdin = strings.NewReader(string(input))
+	out, err := cmd.Output()
+	ok(t, err)
+	answers := strings.Fields(string(out))
+	if len(answers) != len(names) || len(names) < 100 {
+		t.Fatalf("%d answers to %d pairs", len(answers), len(names))
+	}
+	for i, name := range names {
+		if answers[i] == "other" || answers[i] == "unread" && !strings.Contains(name, "php_enum") && !strings.Contains(name, "custom_serialize") {
+			t.Errorf("%s: %s\nwas %q\nnow %q", name, answers[i], pairs[i].Was, pairs[i].Now)
+		}
+	}
 }
