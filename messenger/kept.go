@@ -417,9 +417,21 @@ func (s *Source) kept(k Kept) (FailedMessage, bool) {
 	}
 	e := &envelope{body: k.Body, headers: headers}
 	m.Message.Message, m.Message.Err = e.decode()
+	if stream, id, ok := cutLast(e.header(originHeader), " "); ok && stream == s.cfg.Stream {
+		m.Message.ID = id // that of the message that zabor parked
+	}
 	origin, reason := e.failure()
 	m.Reason = reason
 	return m, origin == "" || origin == s.name
+}
+
+// cutLast cuts s around the last sep.
+func cutLast(s, sep string) (before, after string, found bool) {
+	i := strings.LastIndex(s, sep)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+len(sep):], true
 }
 
 // failure is the transport that a parked envelope comes from and its last error.

@@ -1,10 +1,12 @@
 package messenger
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -47,9 +49,12 @@ func TestFailedListRetryForget(t *testing.T) {
 					other.failed = tr.failed
 				}
 				const n = 203 // more than two pages
+				first := ""
 				for i := range n {
 					tr.add(t, value(fmt.Sprint(i)))
-					ok(t, tr.Park(ctx, tr.next(t), fmt.Sprint("held ", i)))
+					m := tr.next(t)
+					first = cmp.Or(first, m.ID)
+					ok(t, tr.Park(ctx, m, fmt.Sprint("held ", i)))
 				}
 				other.add(t, value("elsewhere"))
 				ok(t, other.Park(ctx, other.next(t), "x"))
@@ -67,6 +72,9 @@ func TestFailedListRetryForget(t *testing.T) {
 					if want := fmt.Sprint(n - 1 - i); m.Message.Err != nil || m.Message.Data["orderId"] != want || m.Reason != "held "+want || m.At.IsZero() {
 						t.Errorf("message %d: %+v, %+v", i, m.Kept, m.Message)
 					}
+				}
+				if m, err := tr.FailedMessage(ctx, ids[n-1]); err != nil || m.Message.ID != first {
+					t.Errorf("the first message has the id %s, %v; it was parked as %s", m.Message.ID, err, first)
 				}
 				theirs := failedIDs(t, other.Source)
 				if len(theirs) != 1 {
@@ -87,8 +95,19 @@ func TestFailedListRetryForget(t *testing.T) {
 					t.Errorf("the message put back: %+v", m)
 				}
 				tr.none(t)
+				// One that goes on to PHP's own stream knows nothing of the
+				// failure transport any more.
+				ok(t, tr.MoveOn(ctx, ids[2], "beside"))
+				moved := values(t, tr.client, "beside")
+				if len(moved) != 1 || strings.Contains(moved[0], "originalReceiverName") || strings.Contains(moved[0], originHeader) || !strings.Contains(moved[0], "RedeliveryStamp") {
+					t.Errorf("gone on: %q", moved)
+				}
+				if err := tr.MoveOn(ctx, ids[2], "beside"); !errors.Is(err, ErrNotKept) {
+					t.Errorf("MoveOn twice = %v, want ErrNotKept", err)
+				}
+				ids = slices.Delete(ids, 2, 3)
 				if left := failedIDs(t, tr.Source); !slices.Equal(left, ids[2:]) {
-					t.Errorf("%d messages are left, want %d", len(left), n-2)
+					t.Errorf("%d messages are left, want %d", len(left), len(ids)-2)
 				}
 				if kind == "table" {
 					// A row that PHP handles is PHP's.

@@ -27,66 +27,95 @@ type decision struct {
 	Reason string `required:"" placeholder:"TEXT" help:"Why; it is kept with the decision."`
 	By     string `placeholder:"NAME" help:"Who decides; else the user of this session."`
 	Yes    bool   `help:"Do not ask."`
-	JSON   bool   `name:"json" help:"Print the row afterwards as one JSON object."`
+	JSON   bool   `name:"json" help:"Print the row afterwards as one JSON object, with what became of its messages."`
+	StopAt string `hidden:"" help:"For tests: stop the process (SIGSTOP) at MOMENT, once."`
 }
 
 type fenceSettle struct {
 	decision
+	keep
 	Reference string `arg:"" help:"The provider's own id of what it did."`
 }
 
-type fenceDecline struct{ decision }
+type fenceDecline struct {
+	decision
+	keep
+}
 type fenceHold struct{ decision }
 type fenceRelease struct {
 	decision
+	keep
 	IHaveCheckedTheProvider bool `help:"The provider was asked, and did nothing; demanded where a call may have been made."`
 }
 
-func (c *fenceSettle) Run(p *program) error {
-	return p.decide(c.decision, zabor.Decision{Action: zabor.Settle, Reference: c.Reference})
-}
-func (c *fenceDecline) Run(p *program) error {
-	return p.decide(c.decision, zabor.Decision{Action: zabor.Decline})
-}
-func (c *fenceHold) Run(p *program) error {
-	return p.decide(c.decision, zabor.Decision{Action: zabor.Hold})
-}
-func (c *fenceRelease) Run(p *program) error {
-	return p.decide(c.decision, zabor.Decision{Action: zabor.Release, CheckedProvider: c.IHaveCheckedTheProvider})
+// keep is what decisions take that say what becomes of a message.
+type keep struct {
+	Keep bool `help:"Leave the message where it lies."`
 }
 
-// decide shows the row as it is, says what will happen, and writes the decision
-// about exactly that row.
-func (p *program) decide(c decision, d zabor.Decision) error {
-	file, store, err := p.openFence()
+func (c *fenceSettle) Run(p *program) error {
+	return p.decide(c.decision, c.Keep, zabor.Decision{Action: zabor.Settle, Reference: c.Reference})
+}
+func (c *fenceDecline) Run(p *program) error {
+	return p.decide(c.decision, c.Keep, zabor.Decision{Action: zabor.Decline})
+}
+func (c *fenceHold) Run(p *program) error {
+	return p.decide(c.decision, false, zabor.Decision{Action: zabor.Hold})
+}
+func (c *fenceRelease) Run(p *program) error {
+	return p.decide(c.decision, c.Keep, zabor.Decision{Action: zabor.Release, CheckedProvider: c.IHaveCheckedTheProvider})
+}
+
+// decide shows the row as it is, says what will happen, writes the decision about
+// exactly that row, and lets its message go where it belongs.
+func (p *program) decide(c decision, keep bool, d zabor.Decision) error {
+	k, err := p.openDesk(keep, c.StopAt)
 	if err != nil {
 		return err
 	}
-	defer store.Close()
-	fence, err := p.decisionFence(file, store)
-	if err != nil {
-		return err
-	}
-	d.Key = zabor.Key{Scope: step.JoinScope(file.Scope, c.Scope), Order: c.Order, Step: c.Step}
+	defer k.close()
+	d.Key = zabor.Key{Scope: step.JoinScope(k.file.Scope, c.Scope), Order: c.Order, Step: c.Step}
 	d.Reason = c.Reason
 	if d.By, err = decider(c.By); err != nil {
 		return err
 	}
-	if d.Seen, err = p.present(store, d); err != nil {
+	m, err := k.look(d)
+	if err != nil {
 		return err
 	}
+	k.announce(m)
 	if err := p.confirm(c.Yes); err != nil {
 		return err
 	}
-	row, err := fence.Decide(p.ctx, d)
+	row, messages, err := k.take(m)
 	if err != nil {
 		return p.decisionFailure(d, err)
 	}
 	if c.JSON {
-		return json.NewEncoder(p.stdout).Encode(fenceJSON(row))
+		return json.NewEncoder(p.stdout).Encode(newDecidedJSON(row, messages))
 	}
-	fmt.Fprintf(p.stdout, "%s is %s now\n", printable(row.Key.String()), row.State)
+	p.printDecided(row, messages)
 	return nil
+}
+
+// decidedJSON is the documented shape of a decided row.
+type decidedJSON struct {
+	rowJSON
+	Messages []carried `json:"messages"` // that were in a failure transport
+}
+
+func newDecidedJSON(row zabor.Row, messages []carried) decidedJSON {
+	if messages == nil {
+		messages = []carried{}
+	}
+	return decidedJSON{fenceJSON(row), messages}
+}
+
+func (p *program) printDecided(row zabor.Row, messages []carried) {
+	fmt.Fprintf(p.stdout, "%s is %s now\n", printable(row.Key.String()), row.State)
+	for _, m := range messages {
+		fmt.Fprintln(p.stdout, m)
+	}
 }
 
 // decider is who decides: the one named, else the user of this session.
@@ -98,17 +127,6 @@ func decider(by string) (string, error) {
 		return "", usage(errors.New("nobody knows who decides: $USER is not set"), "add --by NAME")
 	}
 	return by, nil
-}
-
-// present shows the row that d is about and what d will do to it, and returns
-// the claim of the row as it was shown. Only a decline may be without a row.
-func (p *program) present(store *sqlstore.Store, d zabor.Decision) (zabor.Claim, error) {
-	row, err := store.Load(p.ctx, d.Key)
-	if err != nil && (!errors.Is(err, zabor.ErrNoRow) || d.Action != zabor.Decline) {
-		return zabor.Claim{}, p.decisionFailure(d, err)
-	}
-	fmt.Fprintf(p.stderr, "zabor: %s\n", announce(row, d))
-	return row.Claim, nil
 }
 
 // decisionFence is a fence that decides: it calls nobody.
@@ -135,11 +153,13 @@ func announce(row zabor.Row, d zabor.Decision) string {
 		zabor.Hold:    "it will be held: nothing is called for it until somebody has decided",
 		zabor.Release: "it will be free: when its message is delivered, it is called once more, under the same provider key",
 	}[d.Action]
-	if d.Action == zabor.Release && row.Attempts() > 0 {
-		will += "; whoever looked at the provider before " + timeText(row.SendUntil.Add(row.AbsentAfter)) + " may have looked too early"
-	}
-	if d.Action == zabor.Release && row.State == zabor.Declined {
+	switch {
+	case d.Made(row):
+		will = "it is so already, and nothing is decided anew"
+	case d.Action == zabor.Release && row.State == zabor.Declined:
 		will = "a new attempt will be wanted: when its message is delivered, it is called once more, under a new provider key"
+	case d.Action == zabor.Release && row.Attempts() > 0:
+		will += "; whoever looked at the provider before " + timeText(row.SendUntil.Add(row.AbsentAfter)) + " may have looked too early"
 	}
 	return is + "\nzabor: " + will
 }
@@ -162,6 +182,9 @@ func (p *program) confirm(yes bool) error {
 
 func (p *program) decisionFailure(d zabor.Decision, err error) error {
 	show := d.Key.ShowCommand()
+	if _, ok := errors.AsType[*failure](err); ok {
+		return err
+	}
 	switch {
 	case errors.Is(err, zabor.ErrNoRow):
 		return bad(fmt.Errorf("%s has no row: there is nothing to decide; nothing was changed", d.Key), show)
@@ -176,9 +199,21 @@ func (p *program) decisionFailure(d zabor.Decision, err error) error {
 }
 
 type fenceDecide struct {
-	File string `arg:"" help:"A CSV with the head line order,step,scope,action,reference,reason,checked; checked is yes for a release of which the provider was asked. - is standard input."`
+	File string `arg:"" help:"A CSV with the head line order,step,scope,action,reference,reason,checked; checked is yes for a release of which the provider was asked. A line without an action is left alone. - is standard input."`
+	keep
 	By   string `placeholder:"NAME" help:"Who decides; else the user of this session."`
 	Yes  bool   `help:"Do not ask."`
+	JSON bool   `name:"json" help:"One JSON array with what became of each."`
+}
+
+// manyJSON is the documented shape of one of many decisions.
+type manyJSON struct {
+	keyJSON
+	Action   string    `json:"action"`
+	Decided  bool      `json:"decided"` // the row is as it was to be
+	State    string    `json:"state"`   // of the row now; empty: there is none
+	Messages []carried `json:"messages"`
+	Error    string    `json:"error"` // empty: all was done
 }
 
 // Run takes the decisions one by one. Those that cannot be taken are listed; the
@@ -193,74 +228,103 @@ func (c *fenceDecide) Run(p *program) error {
 		defer f.Close()
 		in = f
 	}
-	decisions, err := readDecisions(in)
+	decisions, undecided, err := readDecisions(in)
 	if err != nil {
 		return usage(fmt.Errorf("%s: %w; nothing was changed", c.File, err), "")
-	}
-	file, store, err := p.openFence()
-	if err != nil {
-		return err
-	}
-	defer store.Close()
-	fence, err := p.decisionFence(file, store)
-	if err != nil {
-		return err
 	}
 	by, err := decider(c.By)
 	if err != nil {
 		return err
 	}
-	for i, d := range decisions {
+	k, err := p.openDesk(c.Keep, "")
+	if err != nil {
+		return err
+	}
+	defer k.close()
+	var matters []matter
+	for _, d := range decisions {
 		d.By = by
-		d.Key.Scope = step.JoinScope(file.Scope, d.Key.Scope)
-		if d.Seen, err = p.present(store, d); err != nil {
+		d.Key.Scope = step.JoinScope(k.file.Scope, d.Key.Scope)
+		m, err := k.look(d)
+		if err != nil {
 			return err
 		}
-		decisions[i] = d
+		k.announce(m)
+		matters = append(matters, m)
+	}
+	if undecided > 0 {
+		fmt.Fprintf(p.stderr, "zabor: %d lines have no action and are left alone\n", undecided)
 	}
 	if err := p.confirm(c.Yes); err != nil {
 		return err
 	}
-	refused := 0
-	for _, d := range decisions {
-		row, err := fence.Decide(p.ctx, d)
+	return c.take(k, matters)
+}
+
+func (c *fenceDecide) take(k *desk, matters []matter) error {
+	undone, told := 0, []manyJSON{}
+	for _, m := range matters {
+		row, messages, err := k.take(m)
+		_, partly := errors.AsType[*failure](err)
+		refused := errors.Is(err, zabor.ErrRefused) || errors.Is(err, zabor.ErrStale) || errors.Is(err, zabor.ErrNoRow)
+		if err != nil && !partly && !refused {
+			if len(told) == 0 {
+				return storeFailure(err)
+			}
+			return bad(fmt.Errorf("%s: the fence's database: %w; %d of %d were looked at before", m.Key, err, len(told), len(matters)), "send the file again: what is done is not done twice")
+		}
+		one := manyJSON{keyJSON{m.Key.Scope, m.Key.Order, m.Key.Step}, string(m.Action), !refused, string(row.State), messages, ""}
+		if messages == nil {
+			one.Messages = []carried{}
+		}
+		if err != nil {
+			undone++
+			one.Error = err.Error()
+		}
+		told = append(told, one)
 		switch {
-		case err == nil:
-			fmt.Fprintf(p.stdout, "%s is %s now\n", printable(row.Key.String()), row.State)
-		case errors.Is(err, zabor.ErrRefused), errors.Is(err, zabor.ErrStale), errors.Is(err, zabor.ErrNoRow):
-			refused++
-			fmt.Fprintf(p.stdout, "%s: not decided: %v\n", printable(d.Key.String()), err)
+		case c.JSON:
+		case refused:
+			fmt.Fprintf(k.stdout, "%s: not decided: %v\n", printable(m.Key.String()), err)
 		default:
-			return storeFailure(err)
+			k.printDecided(row, messages)
+			if err != nil {
+				fmt.Fprintf(k.stdout, "%s: not done with: %v\n", printable(m.Key.String()), err)
+			}
 		}
 	}
-	if refused > 0 {
-		return bad(fmt.Errorf("%d of %d were not decided", refused, len(decisions)), "look at them again, and send only those")
+	if c.JSON {
+		if err := json.NewEncoder(k.stdout).Encode(told); err != nil {
+			return err
+		}
+	}
+	if undone > 0 {
+		return bad(fmt.Errorf("%d of %d were not decided, or their messages are not where they belong", undone, len(matters)), "look at them again, and send the file again: what is done is not done twice")
 	}
 	return nil
 }
 
-// readDecisions reads the whole file before anything is changed.
-func readDecisions(r io.Reader) ([]zabor.Decision, error) {
+// readDecisions reads the whole file before anything is changed, and counts the
+// lines in which nothing is decided.
+func readDecisions(r io.Reader) (decisions []zabor.Decision, undecided int, err error) {
 	records := csv.NewReader(r)
 	head, err := records.Read()
 	if err != nil {
-		return nil, fmt.Errorf("no head line: %w", err)
+		return nil, 0, fmt.Errorf("no head line: %w", err)
 	}
 	column := func(name string) int { return slices.Index(head, name) }
 	for _, name := range []string{"order", "step", "action", "reason"} {
 		if column(name) < 0 {
-			return nil, fmt.Errorf("line 1: no column %s; there is %s", name, strings.Join(head, ", "))
+			return nil, 0, fmt.Errorf("line 1: no column %s; there is %s", name, strings.Join(head, ", "))
 		}
 	}
-	var decisions []zabor.Decision
 	for line := 2; ; line++ {
 		fields, err := records.Read()
 		if errors.Is(err, io.EOF) {
-			return decisions, nil
+			return decisions, undecided, nil
 		}
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		field := func(name string) string {
 			if i := column(name); i >= 0 {
@@ -268,19 +332,23 @@ func readDecisions(r io.Reader) ([]zabor.Decision, error) {
 			}
 			return ""
 		}
+		if field("action") == "" {
+			undecided++
+			continue
+		}
 		d := zabor.Decision{
 			Key:    zabor.Key{Scope: field("scope"), Order: field("order"), Step: field("step")},
 			Action: zabor.Action(field("action")), Reference: field("reference"), Reason: field("reason"),
 			CheckedProvider: field("checked") == "yes",
 		}
 		if !slices.Contains([]zabor.Action{zabor.Settle, zabor.Decline, zabor.Release, zabor.Hold}, d.Action) {
-			return nil, fmt.Errorf("line %d: action %q: write settle, decline, release or hold", line, d.Action)
+			return nil, 0, fmt.Errorf("line %d: action %q: write settle, decline, release or hold", line, d.Action)
 		}
 		if d.Reason == "" {
-			return nil, fmt.Errorf("line %d: no reason", line)
+			return nil, 0, fmt.Errorf("line %d: no reason", line)
 		}
 		if (d.Action == zabor.Settle) != (d.Reference != "") {
-			return nil, fmt.Errorf("line %d: settle, and only settle, takes a reference", line)
+			return nil, 0, fmt.Errorf("line %d: settle, and only settle, takes a reference", line)
 		}
 		decisions = append(decisions, d)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -194,14 +195,19 @@ func converted[T any](all iter.Seq2[T, error], convert func(T) failedMessage) it
 
 // failures are the failure transports of the configured queues.
 type failures struct {
-	transports []queueTransport
+	queues     []worker.Queue
+	transports []*queueTransport
 	steps      []*step.Step
+	byKey      map[zabor.Key][]found // the messages of steps; nil: not listed yet
 	close      func()
 }
 
 type queueTransport struct {
 	queue string
 	failureTransport
+	// moveOn puts a message on another queue of the same connection and then
+	// deletes it, as retry does. Nil: here are no messages that could go on.
+	moveOn func(ctx context.Context, id, queue string) error
 }
 
 // openFailures opens the failure transports of the named queues; none named: of
@@ -228,7 +234,7 @@ func (p *program) failuresOf(file *config.Config, store *sqlstore.Store, names [
 	if err != nil {
 		return nil, err
 	}
-	f := &failures{steps: file.Compiled(), close: func() { closeQueues(); store.Close() }}
+	f := &failures{queues: queues, steps: file.Compiled(), close: func() { closeQueues(); store.Close() }}
 	for _, q := range queues {
 		f.transports = append(f.transports, transports(q, store)...)
 	}
@@ -236,33 +242,48 @@ func (p *program) failuresOf(file *config.Config, store *sqlstore.Store, names [
 }
 
 // transports are the failure transports of one queue.
-func transports(q worker.Queue, store *sqlstore.Store) []queueTransport {
-	bytes := &unreadables{store: store, queue: q.Name()}
-	var own failureTransport
+func transports(q worker.Queue, store *sqlstore.Store) []*queueTransport {
+	raw := &unreadables{store: store, queue: q.Name()}
+	own, bytes := &queueTransport{queue: q.Name()}, &queueTransport{queue: q.Name(), failureTransport: raw}
 	switch source := q.Source.(type) {
 	case *laravel.Source:
-		bytes.push = func(ctx context.Context, raw []byte) error { _, err := source.Push(ctx, raw); return err }
-		own = laravelFailures{source}
+		raw.push = func(ctx context.Context, raw []byte) error { _, err := source.Push(ctx, raw); return err }
+		own.failureTransport = laravelFailures{source}
+		own.moveOn = func(ctx context.Context, id, queue string) error {
+			return absent(source.MoveOn(ctx, id, queue), laravel.ErrNoFailedJob)
+		}
 	case *messenger.Source:
-		bytes.push = source.Push
-		own = symfonyFailures{source}
+		raw.push = source.Push
+		own.failureTransport = symfonyFailures{source}
+		own.moveOn = func(ctx context.Context, id, queue string) error {
+			return absent(source.MoveOn(ctx, id, queue), messenger.ErrNotKept)
+		}
 	default:
 		panic(fmt.Sprintf("a queue of type %T", source)) // queues makes no other
 	}
-	return []queueTransport{{q.Name(), own}, {q.Name(), bytes}}
+	return []*queueTransport{own, bytes}
 }
 
 // key is the key that m's step makes, as far as it can be made.
 func (f *failures) key(m failedMessage) (zabor.Key, bool) {
-	if m.Err != nil {
+	s := f.stepOf(m)
+	if s == nil {
 		return zabor.Key{}, false
+	}
+	k, err := s.Key(m.Message.Message)
+	return k, err == nil
+}
+
+// stepOf is the step of m; nil: it has none, or m cannot be read.
+func (f *failures) stepOf(m failedMessage) *step.Step {
+	if m.Err != nil {
+		return nil
 	}
 	i := slices.IndexFunc(f.steps, func(s *step.Step) bool { return s.Matches(m.Class) })
 	if i < 0 {
-		return zabor.Key{}, false
+		return nil
 	}
-	k, err := f.steps[i].Key(m.Message.Message)
-	return k, err == nil
+	return f.steps[i]
 }
 
 // told says what m is, for a line about it.
@@ -279,8 +300,69 @@ func (f *failures) told(queue string, m failedMessage) string {
 
 // found is a failed message and where it is.
 type found struct {
-	in queueTransport
+	in *queueTransport
 	failedMessage
+	oldKey bool // it was parked for the row, and its step makes another key today
+}
+
+// of are the messages of the row of k that ask for what the row is about: the one
+// with the given id, that was parked for it last, before the others, which are the
+// newest first. parked may be empty.
+func (f *failures) of(ctx context.Context, k zabor.Key, parked string, asks func(found) bool) ([]found, error) {
+	for _, t := range f.transports {
+		if t.moveOn == nil || parked == "" {
+			continue
+		}
+		// A Laravel job has its id in failed_jobs too, which spares a look at
+		// all of them.
+		m, err := t.entry(ctx, parked)
+		switch {
+		case errors.Is(err, errNoEntry):
+		case err != nil:
+			return nil, fmt.Errorf("queue %s: %w", t.queue, err)
+		case m.Message.ID == parked && f.stepOf(m) != nil:
+			key, ok := f.key(m)
+			if one := (found{in: t, failedMessage: m, oldKey: !ok || key != k}); asks(one) {
+				return []found{one}, nil
+			}
+		}
+	}
+	if err := f.list(ctx); err != nil {
+		return nil, err
+	}
+	all := slices.DeleteFunc(slices.Clone(f.byKey[k]), func(m found) bool { return !asks(m) })
+	slices.SortStableFunc(all, func(a, b found) int { return cmp.Compare(unlike(a, parked), unlike(b, parked)) })
+	return all, nil
+}
+
+func unlike(m found, id string) int {
+	if m.Message.ID == id {
+		return 0
+	}
+	return 1
+}
+
+// list reads all messages of steps, once.
+func (f *failures) list(ctx context.Context) error {
+	if f.byKey != nil {
+		return nil
+	}
+	byKey := map[zabor.Key][]found{}
+	for _, t := range f.transports {
+		if t.moveOn == nil {
+			continue
+		}
+		for m, err := range t.entries(ctx) {
+			if err != nil {
+				return fmt.Errorf("queue %s: %w", t.queue, err)
+			}
+			if k, ok := f.key(m); ok {
+				byKey[k] = append(byKey[k], found{in: t, failedMessage: m})
+			}
+		}
+	}
+	f.byKey = byKey
+	return nil
 }
 
 // find is the message that each id names.
@@ -295,7 +377,7 @@ func (f *failures) find(ctx context.Context, ids []string) ([]found, error) {
 			case err != nil:
 				return nil, unreachable(fmt.Errorf("queue %s: failed message %s: %w", t.queue, printable(id), err), `nothing was changed; "zabor failed list --queue `+t.queue+`" shows the same error until it is mended`)
 			default:
-				hits = append(hits, found{t, m})
+				hits = append(hits, found{in: t, failedMessage: m})
 			}
 		}
 		switch len(hits) {
@@ -449,7 +531,7 @@ func (c *failedRetry) chosen(ctx context.Context, f *failures) ([]found, error) 
 				return nil, unreachable(fmt.Errorf("queue %s: %w", t.queue, err), "nothing was changed")
 			}
 			m.Raw, m.reason = nil, "" // there may be many
-			all = append(all, found{t, m})
+			all = append(all, found{in: t, failedMessage: m})
 		}
 		slices.Reverse(all[first:])
 	}

@@ -1,0 +1,276 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"zabor"
+	"zabor/internal/config"
+	"zabor/sqlstore"
+	"zabor/worker"
+)
+
+// The moments of a decision, after those of the worker.
+const (
+	decidedMoment zabor.Moment = "decided" // the row is written, its message lies where it was
+	carriedMoment zabor.Moment = "carried" // a message went where it belongs, and nothing says so
+)
+
+// desk is where people decide. It calls no provider.
+type desk struct {
+	*program
+	file     *config.Config
+	store    *sqlstore.Store
+	fence    *zabor.Fence
+	failures *failures // nil: messages are left alone
+	kept     string    // why they are; empty where they are not
+	at       func(zabor.Moment, zabor.Key)
+	close    func()
+}
+
+// openDesk opens the fence and the failure transports. keep: messages stay where
+// they are.
+func (p *program) openDesk(keep bool, stop string) (*desk, error) {
+	file, store, err := p.openFence()
+	if err != nil {
+		return nil, err
+	}
+	k := &desk{program: p, file: file, store: store, at: stopAt(stop), close: func() { store.Close() }}
+	if k.fence, err = p.decisionFence(file, store); err != nil {
+		k.close()
+		return nil, err
+	}
+	switch {
+	case keep:
+		k.kept = "its message stays where it is (--keep)"
+	case len(file.Queues) == 0:
+		k.kept = "no queues are configured: its message is not looked for"
+	default:
+		if k.failures, err = p.failuresOf(file, store, nil); err != nil {
+			k.close()
+			return nil, err
+		}
+		k.close = k.failures.close
+	}
+	return k, nil
+}
+
+// matter is a decision about a row as it was looked at, and what follows for the
+// messages that lie in a failure transport.
+type matter struct {
+	zabor.Decision
+	row   zabor.Row
+	fates []fate
+}
+
+// fate is what becomes of a message in a failure transport.
+type fate struct {
+	found
+	to   string // queue that it goes to; empty: none, it is deleted
+	then bool   // to is where its step lets it go on; else its own queue
+	why  string
+}
+
+// look reads the row that d is about and finds its messages. Only a decline may be
+// without a row.
+func (k *desk) look(d zabor.Decision) (matter, error) {
+	row, err := k.store.Load(k.ctx, d.Key)
+	if err != nil && (!errors.Is(err, zabor.ErrNoRow) || d.Action != zabor.Decline) {
+		return matter{}, k.decisionFailure(d, err)
+	}
+	d.Seen = row.Claim
+	m := matter{Decision: d, row: row}
+	if k.failures == nil || d.Action == zabor.Hold {
+		return m, nil
+	}
+	list, err := k.failures.of(k.ctx, d.Key, row.Parked, func(one found) bool { return k.asks(d, row, one) })
+	if err != nil {
+		return matter{}, unreachable(err, "nothing was changed; --keep decides the row alone and leaves its message where it is")
+	}
+	m.fates = k.fates(d, row, list)
+	return m, nil
+}
+
+// asks reports whether m asks for what row is about once d is taken. Another
+// request under the same key is not answered by it.
+func (k *desk) asks(d zabor.Decision, row zabor.Row, m found) bool {
+	any := row.Message == "" || d.Action == zabor.Release && (row.State == zabor.Declined || row.Attempts() == 0)
+	return any || m.oldKey || k.failures.stepOf(m.failedMessage).Fingerprint(m.Message.Message) == row.Message
+}
+
+// fates says what d does with the messages of row.
+func (k *desk) fates(d zabor.Decision, row zabor.Row, list []found) []fate {
+	goneOn := row.GoneOn()
+	var fates []fate
+	for _, m := range list {
+		s := k.failures.stepOf(m.failedMessage)
+		f := fate{found: m}
+		switch {
+		case d.Action == zabor.Release:
+			f.to, f.why = m.in.queue, "a worker calls once more for it there"
+		case m.Chained && d.Action == zabor.Decline:
+			f.why = "its chain ends"
+		case s.Then() != "" && !goneOn:
+			f.to, f.then, goneOn = s.Then(), true, true
+		case m.Chained && s.Then() == "":
+			f.to, f.why = m.in.queue, "a worker acks it there without a call, and its chain goes on"
+		}
+		fates = append(fates, f)
+		if d.Action == zabor.Release {
+			break // one call, one message
+		}
+	}
+	return fates
+}
+
+// String says what f will do.
+func (f fate) String() string {
+	text := fmt.Sprintf("its message %s of queue %s ", printable(f.id), f.in.queue)
+	switch {
+	case f.to == "":
+		text += "is deleted from " + f.kind
+	case f.then:
+		text += "goes on to " + f.to + ", and is then deleted from " + f.kind
+	default:
+		text += "goes back to the end of its queue, and is then deleted from " + f.kind
+	}
+	if f.why != "" {
+		text += ": " + f.why
+	}
+	return text
+}
+
+// announce says what m will do.
+func (k *desk) announce(m matter) {
+	lines := []string{announce(m.row, m.Decision)}
+	if state := entered[m.Action]; !m.Made(m.row) && k.hasHook(m.row, m.Key, state) {
+		lines = append(lines, fmt.Sprintf("the step's hook %s runs in the same transaction", state))
+	}
+	switch {
+	case m.Action == zabor.Hold:
+	case k.failures == nil:
+		lines = append(lines, k.kept)
+	case len(m.fates) == 0:
+		lines = append(lines, k.elsewhere(m))
+	}
+	for _, f := range m.fates {
+		lines = append(lines, f.String())
+	}
+	fmt.Fprintf(k.stderr, "zabor: %s\n", strings.Join(lines, "\nzabor: "))
+}
+
+// entered is the state whose hook an action runs; a release has none.
+var entered = map[zabor.Action]zabor.State{zabor.Settle: zabor.Settled, zabor.Decline: zabor.Declined, zabor.Hold: zabor.Held}
+
+func (k *desk) hasHook(row zabor.Row, key zabor.Key, state zabor.State) bool {
+	row.Key, row.State, row.HookDue = key, state, ""
+	hook, err := k.file.Hook(row)
+	return state != "" && (hook != nil || err != nil)
+}
+
+// elsewhere says where m's message may be that is in no failure transport.
+func (k *desk) elsewhere(m matter) string {
+	then := "a worker acks it there without a call"
+	if m.Action == zabor.Release {
+		then = "a worker calls once more for it there"
+	}
+	for _, q := range k.failures.queues {
+		for seen, err := range q.Look(k.ctx) {
+			if err != nil {
+				return fmt.Sprintf("no message of it is in a failure transport; whether one is still on queue %s cannot be seen: %v", q.Name(), err)
+			}
+			if key, ok := k.failures.key(failedMessage{Message: seen.Message}); ok && key == m.Key {
+				return fmt.Sprintf("its message is still on queue %s (%s): %s", q.Name(), seen.Place, then)
+			}
+		}
+	}
+	switch {
+	case m.Action == zabor.Release:
+		return "no message of it is in a failure transport or on a queue: the application must send it again, or nothing is called"
+	case m.row.GoneOn():
+		return "its message has gone on already"
+	}
+	return "no message of it is in a failure transport or on a queue: one that comes is acked without a call"
+}
+
+// carried is what became of a message, as it is printed.
+type carried struct {
+	ID        string `json:"id"`
+	Queue     string `json:"queue"`
+	Transport string `json:"transport"` // failed_jobs or messenger: where it was
+	Did       string `json:"did"`       // deleted, put back, gone on, or gone meanwhile
+	To        string `json:"to"`        // queue on which it is now; empty: none
+}
+
+func (c carried) String() string {
+	text := fmt.Sprintf("message %s of queue %s: %s", printable(c.ID), c.Queue, c.Did)
+	if c.To != "" {
+		text += " to " + c.To
+	}
+	return text
+}
+
+// take takes the decision, unless the row is already as it would have it, and lets
+// each message go where it belongs. It is safe to be repeated: what is done is not
+// done twice.
+func (k *desk) take(m matter) (zabor.Row, []carried, error) {
+	row := m.row
+	var err error
+	if m.Made(row) {
+		if row.HookDue != "" {
+			if err := k.fence.RunHook(k.ctx, row); err != nil {
+				return row, nil, k.untold(m, err)
+			}
+			row.HookDue = ""
+		}
+	} else if row, err = k.fence.Decide(k.ctx, m.Decision); err != nil {
+		return row, nil, err
+	}
+	k.at(decidedMoment, m.Key)
+	if row.HookDue != "" && m.Action != zabor.Hold {
+		return row, nil, k.untold(m, errors.New(row.Reason))
+	}
+	var all []carried
+	for _, f := range m.fates {
+		c, err := k.carry(row, f)
+		if err != nil {
+			return row, all, bad(fmt.Errorf("%s is %s now, and its message %s of queue %s is not where it belongs: %w", m.Key, row.State, printable(f.id), f.in.queue, err),
+				"type the same command again: what is done is not done twice")
+		}
+		all = append(all, c)
+	}
+	return row, all, nil
+}
+
+// untold is the error of a decision whose hook failed.
+func (k *desk) untold(m matter, err error) error {
+	return bad(fmt.Errorf("%s is decided, and the shop was not told: %w; its message stays where it is", m.Key, err),
+		"a running worker tries the hook again until it works; mend what it complains of, and type the same command again to move the message")
+}
+
+// carry lets a message go where it belongs. It goes there first and is deleted
+// second.
+func (k *desk) carry(row zabor.Row, f fate) (carried, error) {
+	c := carried{ID: f.id, Queue: f.in.queue, Transport: f.kind, Did: "deleted", To: f.to}
+	var err error
+	switch {
+	case f.to == "":
+		err = f.in.forget(k.ctx, f.id)
+	case f.then:
+		c.Did = "gone on"
+		err = f.in.moveOn(k.ctx, f.id, f.to)
+		k.at(carriedMoment, row.Key)
+		if err == nil || errors.Is(err, worker.ErrBoth) {
+			err = errors.Join(err, k.fence.MovedOn(k.ctx, row.Key, row.Generation))
+		}
+	default:
+		c.Did = "put back"
+		err = f.in.retry(k.ctx, f.id)
+		k.at(carriedMoment, row.Key)
+	}
+	if errors.Is(err, errNoEntry) {
+		return carried{ID: f.id, Queue: f.in.queue, Transport: f.kind, Did: "gone meanwhile"}, nil
+	}
+	return c, err
+}
