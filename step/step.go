@@ -65,6 +65,8 @@ type Provider struct {
 	Timeout     time.Duration // of all requests of the step together
 	AbsentAfter time.Duration // 0: there is no look-up
 	ReplayFor   time.Duration // as in [zabor.Effect]
+	HoldAfter   time.Duration // the provider's own horizon; where it is longer than the Spec's, it counts
+	PendingFor  time.Duration // likewise
 	Exponents   provider.Exponents
 }
 
@@ -258,6 +260,17 @@ func (s *Step) Timeout() time.Duration {
 	return longest
 }
 
+// PendingFor is how long a reference without a verdict is waited for, at the
+// provider of the given name.
+func (s *Step) PendingFor(provider string) time.Duration {
+	return max(s.spec.PendingFor, s.spec.Providers[provider].PendingFor)
+}
+
+// HoldAfter is how long doubt is waited for likewise.
+func (s *Step) HoldAfter(provider string) time.Duration {
+	return max(s.spec.HoldAfter, s.spec.Providers[provider].HoldAfter)
+}
+
 // Matches reports whether messages of class ask for s.
 func (s *Step) Matches(class string) bool { return s.classes[strings.TrimPrefix(class, `\`)] }
 
@@ -429,6 +442,7 @@ func (s *Step) Effect(ctx context.Context, m Message) (zabor.Effect, error) {
 	}
 	vars.Exponents = p.Exponents
 	e.Account, e.Timeout, e.AbsentAfter, e.ReplayFor = p.Account, p.Timeout, p.AbsentAfter, p.ReplayFor
+	e.HoldAfter, e.PendingFor = s.HoldAfter(e.Provider), s.PendingFor(e.Provider)
 	request, unkept, err := s.requestParts(e, vars, row)
 	if err != nil {
 		return e, err

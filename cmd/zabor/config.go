@@ -57,10 +57,22 @@ func (c *configCheck) Run(p *program) error {
 		if warnings == nil {
 			warnings = []config.Finding{}
 		}
-		return json.NewEncoder(p.stdout).Encode(map[string]any{"file": file.Path, "valid": true, "not_acted_on": unbuilt, "warnings": warnings})
+		limits := file.Limits()
+		if limits == nil {
+			limits = []config.StepLimit{}
+		}
+		return json.NewEncoder(p.stdout).Encode(map[string]any{
+			"file": file.Path, "valid": true, "not_acted_on": unbuilt, "warnings": warnings, "limits": limits,
+		})
 	}
 	for _, f := range warnings {
 		fmt.Fprintf(p.stdout, "%s (a warning)\n", f)
+	}
+	if limits := file.Limits(); len(limits) > 0 {
+		fmt.Fprintln(p.stdout, "What no code can promise:")
+		for _, l := range limits {
+			fmt.Fprintf(p.stdout, "  %s at %s: %s\n", l.Step, l.Provider, l.Text)
+		}
 	}
 	for _, f := range unbuilt {
 		fmt.Fprintln(p.stdout, f)

@@ -18,7 +18,18 @@ type built struct {
 	profiles map[string]provider.Profile
 	steps    []*step.Step
 	keys     *seal.Keys
+	limits   []StepLimit
 }
+
+// StepLimit is what no code can promise about a step at a provider.
+type StepLimit struct {
+	Step     string `json:"step"` // its name in the key
+	Provider string `json:"provider"`
+	provider.Limit
+}
+
+// Limits lists what no code can promise, in the order of the steps' map keys.
+func (c *Config) Limits() []StepLimit { return slices.Clone(c.limits) }
 
 // Keys are those of encryption_key; nil: nothing is encrypted.
 func (c *Config) Keys() *seal.Keys { return c.keys }
@@ -152,8 +163,21 @@ func (p *Provider) custom() provider.Profile {
 		Currency:  p.Currency,
 	}
 	if k := p.Key; k != nil {
-		profile.Key = provider.Key{Header: k.Header, Life: k.Life, Replays: provider.Replays(k.Replays)}
+		profile.Key = provider.Key{Header: k.Header, Field: k.Field, UUID: k.UUID, Life: k.Life, Replays: provider.Replays(k.Replays), Mark: k.Mark}
 	}
+	if a := p.Malformed; a != nil {
+		profile.Malformed = provider.Refusal{Pointer: a.Pointer, Values: a.Values, Statuses: a.Statuses}
+	}
+	for _, r := range p.Rules {
+		profile.Rules = append(profile.Rules, provider.Rule{Means: r.Means, Statuses: r.Statuses, Header: r.Header, Values: r.Values, Reference: r.Reference})
+	}
+	if p.Prepare != nil {
+		profile.Prepare.Reference = p.Prepare.Reference
+	}
+	if e := p.Echo; e != nil {
+		profile.Echo = provider.Echo{Key: e.Key, Order: e.Order}
+	}
+	profile.HoldAfter, profile.PendingFor = p.HoldAfter, p.PendingFor
 	if a := p.Settled; a != nil {
 		profile.Settled = provider.Match{Pointer: a.Pointer, Values: a.Values}
 	}
@@ -167,7 +191,10 @@ func (p *Provider) custom() provider.Profile {
 		profile.Amount = provider.Amount{Minor: a.Minor, Major: a.Major}
 	}
 	if l := p.Lookup; l != nil {
-		profile.Lookup = &provider.Lookup{Method: l.Method, Path: string(l.Path), Items: l.Items, AbsentAfter: l.AbsentAfter}
+		profile.Lookup = &provider.Lookup{
+			Method: l.Method, Path: string(l.Path), Prepared: string(l.Prepared), Reference: string(l.Reference),
+			Items: l.Items, Carried: l.Carried, Paths: l.Paths, AbsentAfter: l.AbsentAfter,
+		}
 	}
 	return profile
 }
@@ -379,10 +406,18 @@ func (v *validator) compileStep(at path, name string, s *Step) *step.Step {
 		}
 		profile := v.profiles[name]
 		known.ReplayFor, known.Exponents = profile.ReplayFor(), profile.Exponents
+		known.HoldAfter, known.PendingFor = profile.HoldAfter, profile.PendingFor
 		if l := profile.Lookup; l != nil {
 			known.AbsentAfter = l.AbsentAfter
 		}
 		spec.Providers[name] = known
+		if err := profile.CheckRequests(spec.Prepare, spec.Request); err != nil {
+			v.wrongField(at, err)
+			return nil
+		}
+		for _, limit := range profile.Limits(spec.Prepare, spec.Request) {
+			v.limits = append(v.limits, StepLimit{Step: spec.Name, Provider: name, Limit: limit})
+		}
 	}
 	compiled, err := step.New(spec)
 	if err == nil {

@@ -21,7 +21,7 @@ steps:
     amount: cents
     currency: EUR
     provider: card
-    request: {path: /v1/payment_intents, form: {amount: "{{minor}}"}}
+    request: {path: /v1/payment_intents, form: {amount: "{{minor}}", confirm: "true"}}
 `
 
 func TestBuiltinProvider(t *testing.T) {

@@ -91,14 +91,44 @@ type Provider struct {
 	Settled   *Answer           `yaml:"settled" doc:"What an answer says when the money moved."`
 	Pending   *Answer           `yaml:"pending" doc:"What an answer says when there is no verdict yet."`
 	Declined  *Refusal          `yaml:"declined" doc:"What an answer says when it is a definite no."`
+	Malformed *Refusal          `yaml:"malformed" doc:"What an answer says when it is a definite no about the request's form: the message is parked, not acked."`
+	Rules     []AnswerRule      `yaml:"rules" doc:"Answers that the lists cannot tell apart; read before them, and the first that is met decides."`
+	Prepare   *Prepared         `yaml:"prepare" doc:"What the answer to the harmless first request of two has."`
+	Echo      *Echo             `yaml:"echo" doc:"Where an answer repeats what the request said; another value there makes it an answer to something else."`
 	Amount    *AnswerAmount     `yaml:"amount" doc:"Where an answer holds the amount."`
 	Currency  string            `yaml:"currency" doc:"Where an answer holds the currency."`
 	Lookup    *Lookup           `yaml:"lookup" doc:"The request that finds out what became of a call."`
+
+	HoldAfter  time.Duration `yaml:"hold_after" min:"1s" doc:"Where doubt is nothing unusual for longer than the top-level hold_after; the longer one counts."`
+	PendingFor time.Duration `yaml:"pending_for" min:"1s" doc:"Where verdicts take longer than the top-level pending_for, as of direct debits; the longer one counts."`
+}
+
+// AnswerRule says what an answer means that meets all of its conditions.
+type AnswerRule struct {
+	Means     string              `yaml:"means" need:"true" enum:"settled pending declined malformed unbegun transient earlier unclear" doc:"The list that it belongs to; unbegun: something is there that has moved nothing; transient: nothing was done, and it may be tried later; earlier: it is about another request; unclear: it proves nothing."`
+	Statuses  []int               `yaml:"statuses" min:"200" max:"599" doc:"One of these HTTP statuses."`
+	Header    map[string]string   `yaml:"header" doc:"All of these header fields, as they are written."`
+	Values    map[string][]string `yaml:"values" doc:"By JSON pointer: one of these values there."`
+	Reference string              `yaml:"reference" doc:"Where an answer of this kind has the provider's id, if elsewhere."`
+}
+
+// Prepared is what the answer to a first request of two has.
+type Prepared struct {
+	Reference string `yaml:"reference" need:"true" doc:"JSON pointer to the id, where it is not at reference."`
+}
+
+// Echo is where an answer repeats the request.
+type Echo struct {
+	Key   string `yaml:"key" doc:"JSON pointer to what the request carried as {{provider_key}}."`
+	Order string `yaml:"order" doc:"JSON pointer to what it carried as {{order}}."`
 }
 
 // IdempotencyKey is how the key travels, and what the provider does with it.
 type IdempotencyKey struct {
 	Header  string        `yaml:"header" doc:"The header that carries it; none where a request's template has {{provider_key}}."`
+	Field   string        `yaml:"field" doc:"The property of the request's JSON object that carries it, put in where it is missing."`
+	UUID    bool          `yaml:"uuid" doc:"The header has it as a UUID."`
+	Mark    string        `yaml:"mark" doc:"Header that is true in an answer that is given again."`
 	Life    time.Duration `yaml:"life" doc:"How long the provider surely knows a key; 0: nothing is ever sent again."`
 	Replays string        `yaml:"replays" default:"none" enum:"all state success none" doc:"What a second request under a key is answered: all: the first answer, refusals too; state: how the first one stands now; success: the first answer if it was a success, else it runs again; none: nothing to rely on."`
 }
@@ -125,7 +155,11 @@ type AnswerAmount struct {
 // Lookup is the request that finds a call at the provider.
 type Lookup struct {
 	Method      string        `yaml:"method" default:"GET" enum:"GET" doc:"Only GET is sure not to move money."`
-	Path        PathTemplate  `yaml:"path" need:"true" doc:"Behind base_url; sees only what the row has, such as {{provider_key}}."`
+	Path        PathTemplate  `yaml:"path" doc:"Finds a call by what its request carried, behind base_url; sees only what the row has, such as {{provider_key}}."`
+	Prepared    PathTemplate  `yaml:"prepared" doc:"Gets the object of a two-step call by {{prepared}}; taken instead of path where there is an id."`
+	Reference   PathTemplate  `yaml:"reference" doc:"Gets what has no verdict yet by {{reference}}."`
+	Carried     string        `yaml:"carried" doc:"JSON pointer to where a request must carry {{provider_key}} for path to find it; in a form a[b] is /a/b."`
+	Paths       []string      `yaml:"paths" doc:"Paths of the requests that path finds; the absence of another means nothing."`
 	Items       string        `yaml:"items" doc:"The answer's list of what was found; without it the whole answer is the hit, and 404 is absent."`
 	AbsentAfter time.Duration `yaml:"absent_after" need:"true" min:"1s" doc:"How long after the last moment of sending a look-up that finds nothing proves that there is nothing."`
 }

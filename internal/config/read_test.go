@@ -175,7 +175,7 @@ func TestErrors(t *testing.T) {
 zabor.yaml:5:14: queues.payments.laravel: a Laravel queue needs the address of its Redis: write redis: at the top of the file, such as redis://127.0.0.1:6379/0`},
 		{"unknown key within a flow", "{retry_after: 90s}", "{retry_aftr: 90s}", `zabor.yaml:5:15: queues.payments.laravel.retry_aftr: unknown key: did you mean retry_after?`},
 		{"swapped letters", "timeout: 10s", "tiemout: 10s", `zabor.yaml:11:5: providers.acquirer.tiemout: unknown key: did you mean timeout?`},
-		{"a key like none", "timeout: 10s", "zzz: 10s", `zabor.yaml:11:5: providers.acquirer.zzz: unknown key: the keys here are profile, account, secret, base_url, headers, timeout, key, reference, settled, pending, declined, amount, currency, lookup`},
+		{"a key like none", "timeout: 10s", "zzz: 10s", `zabor.yaml:11:5: providers.acquirer.zzz: unknown key: the keys here are profile, account, secret, base_url, headers, timeout, key, reference, settled, pending, declined, malformed, rules, prepare, echo, amount, currency, lookup, hold_after, pending_for`},
 		{"a key of elsewhere", "order: order.id", "order: order.id\n    lanes: 3", `zabor.yaml:18:5: steps.charge.lanes: unknown key: the keys here are step, message, order, scope, part, defaults, load, amount, currency, provider, prepare, request, volatile, captured, pending, settled, declined, held, then`},
 		{"a key twice", "timeout: 10s", "timeout: 10s\n    timeout: 20s", `zabor.yaml:12:5: providers.acquirer.timeout: stands here twice: take one of them out`},
 		{"a missing key", "fence: sqlite:///var/lib/zabor/fence.db\n", "", `zabor.yaml:1:1: fence: is missing: write it: Database of the fence: mysql://, mariadb://, postgres://, postgresql://, pgsql:// or sqlite://`},
