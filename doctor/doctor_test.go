@@ -90,7 +90,7 @@ func differ(t testing.TB, got, want []string) {
 // else; their good twins are clean.
 func TestShops(t *testing.T) {
 	t.Parallel()
-	for _, shop := range []string{"laravel8"} {
+	for _, shop := range []string{"laravel8", "laravel11", "symfony54", "symfony7"} {
 		t.Run(shop, func(t *testing.T) {
 			t.Parallel()
 			bad, good := "testdata/"+shop+"/bad", "testdata/"+shop+"/good"

@@ -196,7 +196,7 @@ func sharedStream(c *check) {
 		n, _ := q.Redis.Database()
 		place := fmt.Sprintf("%s/%d %s", q.Redis.Server(), n, q.Options["stream"].Str())
 		if other, ok := seen[place]; ok {
-			c.at(q.From, fmt.Sprintf("stream: %s, under options of transport %s", q.Name, q.Name),
+			c.at(q.From, fmt.Sprintf("redis://…/%s, in the DSN of transport %s; or stream: %s under its options, and a DSN without a path, for a path there wins", q.Name, q.Name, q.Name),
 				"transports %s and %s are one stream (%s): what is sent to one is handled as the other's too", other, q.Name, place)
 			continue
 		}

@@ -124,7 +124,7 @@ func merged(old, next *Value) *Value {
 	if old == nil || old.Kind != Map || next.Kind != Map || isList(old) || isList(next) {
 		return next
 	}
-	whole := &Value{Kind: Map, From: next.From, KeyLine: next.KeyLine}
+	whole := &Value{Kind: Map, From: old.From, KeyLine: old.KeyLine}
 	for _, key := range old.Keys {
 		whole.Set(key, old.Items[key])
 	}

@@ -1,0 +1,8 @@
+<?php
+
+namespace App\Message;
+
+final class SendMail
+{
+    public $orderId;
+}

@@ -1,0 +1,10 @@
+<?php
+
+namespace App\Message;
+
+final readonly class RefundOrder implements ShopMessage
+{
+    public function __construct(public string $orderId, public int $attempt = 1)
+    {
+    }
+}
