@@ -100,7 +100,7 @@ func waits(c *check, class *app.Class, m *app.Method, jobs map[string]bool) (*ap
 		return nil, ""
 	}
 	for _, call := range m.Calls {
-		if call.Line <= dispatched.Line {
+		if call.Line < dispatched.Line || call == dispatched {
 			continue
 		}
 		switch name := strings.ToLower(call.Name); {

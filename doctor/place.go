@@ -220,8 +220,8 @@ func schemaFilter(c *check) {
 		}
 	}
 	place := dbal.From
-	if dbal.KeyLine > 0 {
-		place.Line = dbal.KeyLine
+	if dbal.Key.Line > 0 {
+		place = dbal.Key
 	}
 	found := "doctrine.dbal has no schema_filter"
 	if filters[0] != nil {

@@ -197,7 +197,7 @@ func (e *evaluator) array(n *ast.ExprArray, at Origin) *Value {
 				continue
 			}
 			key = k.Str()
-			value.KeyLine = line(item.Key)
+			value.Key = e.origin(item.Key)
 		}
 		if i, err := strconv.Atoi(key); err == nil && i >= next {
 			next = i + 1

@@ -133,7 +133,7 @@ func relabel(v *Value, file, framework, path string) {
 	if v == nil {
 		return
 	}
-	v.KeyLine = 0
+	v.Key = Origin{}
 	if v.From.File == path {
 		v.From.File, v.From.Line = file, 0
 		if v.From.Set == "" {

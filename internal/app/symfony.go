@@ -124,7 +124,7 @@ func merged(old, next *Value) *Value {
 	if old == nil || old.Kind != Map || next.Kind != Map || isList(old) || isList(next) {
 		return next
 	}
-	whole := &Value{Kind: Map, From: old.From, KeyLine: old.KeyLine}
+	whole := &Value{Kind: Map, From: old.From, Key: old.Key}
 	for _, key := range old.Keys {
 		whole.Set(key, old.Items[key])
 	}
@@ -203,7 +203,7 @@ func (p *Project) resolve(v *Value) *Value {
 		return nil
 	}
 	if v.Kind == Map {
-		whole := &Value{Kind: Map, From: v.From, KeyLine: v.KeyLine}
+		whole := &Value{Kind: Map, From: v.From, Key: v.Key}
 		for _, key := range v.Keys {
 			whole.Set(key, p.resolve(v.Items[key]))
 		}
@@ -230,7 +230,7 @@ func (p *Project) resolve(v *Value) *Value {
 		}
 		if !part.Known() {
 			u := unknown(v.Text, v.From)
-			u.KeyLine = v.KeyLine
+			u.Key = v.Key
 			u.From.Env = part.Origin().Env
 			return u
 		}
@@ -239,7 +239,7 @@ func (p *Project) resolve(v *Value) *Value {
 		}
 		if len(found) == 1 && at[0] == 0 && at[1] == len(v.Text) { // the whole value: its type stays
 			whole := *part
-			whole.KeyLine = v.KeyLine
+			whole.Key = v.Key
 			if whole.From == (Origin{}) {
 				whole.From = v.From
 			}
@@ -345,8 +345,8 @@ func (p *Project) transports() []Queue {
 			dsn = c.Get("dsn")
 		}
 		q := Queue{Name: name, Config: c, DSN: dsn, From: dsn.Origin()}
-		if c.KeyLine > 0 {
-			q.From = Origin{File: c.From.File, Line: c.KeyLine}
+		if c.Key.Line > 0 {
+			q.From = c.Key
 		}
 		if dsn.Known() {
 			q.Driver, _, _ = strings.Cut(dsn.Str(), ":")
@@ -582,11 +582,10 @@ func (p *Project) RoutingKey(class string) Origin {
 	routing := p.Config.Get("framework.messenger.routing")
 	for _, name := range p.kinds(class) {
 		if v := routing.Get(name); v != nil {
-			from := v.From
-			if v.KeyLine > 0 {
-				from.Line = v.KeyLine
+			if v.Key.Line > 0 {
+				return v.Key
 			}
-			return from
+			return v.From
 		}
 	}
 	return Origin{}

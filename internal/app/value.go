@@ -66,9 +66,9 @@ type Value struct {
 	Keys  []string          // of a Map, in its order
 	Items map[string]*Value // of a Map
 	From  Origin
-	// KeyLine is the line of the key that the value stands under, where that is
-	// another than From's; 0: the same.
-	KeyLine int
+	// Key is where the key that the value stands under is written; the zero Origin
+	// for what is in no file.
+	Key Origin
 }
 
 // Get follows a path of keys separated by dots. It is nil where nothing is

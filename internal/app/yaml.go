@@ -114,7 +114,7 @@ func (y *yamlReader) pair(v *Value, pair *ast.MappingValueNode) {
 		return
 	}
 	item := *y.value(pair.Value)
-	item.KeyLine = y.origin(pair.Key).Line
+	item.Key = y.origin(pair.Key)
 	v.Set(keyText(pair.Key), &item)
 }
 
