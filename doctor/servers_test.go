@@ -240,8 +240,8 @@ func TestPostgres(t *testing.T) {
 		{"keyless", "id bigserial PRIMARY KEY, order_id text NOT NULL", []string{"ZB174 error"}},
 		{"nullable", "order_id text UNIQUE", []string{"ZB174 error"}},
 		{"insensitive", `order_id text COLLATE "insensitive" NOT NULL UNIQUE`, []string{"ZB173 error"}},
-		{"lower", "order_id text NOT NULL; CREATE UNIQUE INDEX ON lower (lower(order_id))", []string{"ZB173 error"}},
-		{"partial", "order_id text NOT NULL, state text; CREATE UNIQUE INDEX ON partial (order_id) WHERE state = 'open'", []string{"ZB174 error"}},
+		{"lower", "order_id text NOT NULL; CREATE UNIQUE INDEX ON f_lower (lower(order_id))", []string{"ZB173 error"}},
+		{"partial", "order_id text NOT NULL, state text; CREATE UNIQUE INDEX ON f_partial (order_id) WHERE state = 'open'", []string{"ZB174 error"}},
 		{"wide", "order_id text NOT NULL, created_at timestamptz NOT NULL, UNIQUE (order_id, created_at)", []string{"ZB174 error"}},
 	})
 }
@@ -287,7 +287,7 @@ func examineFences(t *testing.T, db *sql.DB, dialect string, list []fenceCase) {
 	}
 	for _, c := range list {
 		columns, then, _ := strings.Cut(c.columns, ";")
-		for _, statement := range []string{"CREATE TABLE " + c.table + " (" + columns + ")", then} {
+		for _, statement := range []string{"CREATE TABLE f_" + c.table + " (" + columns + ")", then} {
 			if strings.TrimSpace(statement) == "" {
 				continue
 			}
@@ -295,7 +295,7 @@ func examineFences(t *testing.T, db *sql.DB, dialect string, list []fenceCase) {
 				t.Fatalf("%s: %v", c.table, err)
 			}
 		}
-		found, err := ExamineDatabase(ctx, Database{Where: "database", DB: db, Dialect: dialect, Fences: []string{c.table}})
+		found, err := ExamineDatabase(ctx, Database{Where: "database", DB: db, Dialect: dialect, Fences: []string{"f_" + c.table}})
 		if err != nil {
 			t.Fatal(err)
 		}
