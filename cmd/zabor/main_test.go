@@ -54,8 +54,15 @@ func start(t testing.TB, args ...string) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &process{t: t, cmd: exec.Command(self, args...), done: make(chan struct{})}
-	p.cmd.Env = slices.DeleteFunc(os.Environ(), func(s string) bool { return strings.HasPrefix(s, "ZABOR_") })
+	cmd := exec.Command(self, args...)
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(s string) bool { return strings.HasPrefix(s, "ZABOR_") })
+	return startCommand(t, cmd)
+}
+
+// startCommand starts cmd as start does.
+func startCommand(t testing.TB, cmd *exec.Cmd) *process {
+	t.Helper()
+	p := &process{t: t, cmd: cmd, done: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = &p.log, &p.log
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := p.cmd.Start(); err != nil {
@@ -69,10 +76,10 @@ func start(t testing.TB, args ...string) *process {
 	t.Cleanup(func() {
 		p.kill()
 		if log := p.log.String(); strings.Contains(log, "DATA RACE") {
-			t.Errorf("a data race in zabor %s", strings.Join(args, " "))
+			t.Errorf("a data race in %s", strings.Join(cmd.Args, " "))
 		}
 		if t.Failed() {
-			t.Logf("zabor %s, exit code %d:\n%s", strings.Join(args, " "), p.code, p.log.String())
+			t.Logf("%s, exit code %d:\n%s", strings.Join(cmd.Args, " "), p.code, p.log.String())
 		}
 	})
 	return p

@@ -50,6 +50,7 @@ type options struct {
 	replays  bool            // the provider keeps idempotency keys, and the configuration says so
 	hold     time.Duration   // 0: 5m
 	merchant bool            // a second step, with a scope from the message
+	proxy    bool            // it has a proxy
 }
 
 // shop is an installation of zabor with its queues, its fence and its provider.
@@ -63,6 +64,7 @@ type shop struct {
 	redis    *redis.Client
 	provider *sandbox.Sandbox
 	url      string // of the provider
+	listen   string // of the proxy; empty: it has none
 
 	mu     sync.Mutex
 	charge func(sandbox.Charge)
@@ -98,6 +100,9 @@ func newShop(t testing.TB, fence string, o options) *shop {
 		t.Fatal(err)
 	}
 	s.createFailed()
+	if o.proxy {
+		s.listen = fmt.Sprintf("127.0.0.1:%d", servers.Port(t))
+	}
 	s.configure()
 	return s
 }
@@ -150,6 +155,9 @@ providers:
     message: ['App\Jobs\ChargeOrder', 'App\Message\ChargeOrder']
 %s%s`, s.fence, o.redis.URL(), max(1, o.lanes), cmp.Or(o.hold, 5*time.Minute), reserve,
 		o.redis.Addr, o.redis.DB, int(reserve/time.Second), s.url, cmp.Or(o.timeout, 2*time.Second), key, lookup, chargeStep, merchant)
+	if s.listen != "" {
+		text += fmt.Sprintf("proxy: {listen: %q}\n", s.listen)
+	}
 	if err := os.WriteFile(s.file, []byte(text), 0o600); err != nil {
 		s.t.Fatal(err)
 	}

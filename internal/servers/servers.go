@@ -242,6 +242,16 @@ func runAs(cmd *exec.Cmd, as *user.User) *exec.Cmd {
 	return cmd
 }
 
+// Port is a port for a server that a test starts itself, and starts again.
+func Port(t testing.TB) int {
+	t.Helper()
+	port, err := freePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
 // freePort is a port that nothing listens on. It is below those that the kernel
 // gives to outgoing connections: one of these would take it before a server that
 // needs seconds to start.
