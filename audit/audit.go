@@ -73,6 +73,7 @@ CREATE TABLE IF NOT EXISTS successes (id INTEGER PRIMARY KEY, source TEXT, provi
   scope BLOB, order_id BLOB, step BLOB, amount INTEGER, currency TEXT, at INTEGER, place TEXT);
 CREATE TABLE IF NOT EXISTS payments (id INTEGER PRIMARY KEY, source TEXT, order_id BLOB, step BLOB, reference BLOB, amount INTEGER, currency TEXT, place TEXT);
 CREATE TABLE IF NOT EXISTS messages (id INTEGER PRIMARY KEY, source TEXT, scope BLOB, order_id BLOB, step BLOB, queue TEXT, message TEXT, failed INTEGER, delivered INTEGER);
+CREATE TABLE IF NOT EXISTS unfetched (id INTEGER PRIMARY KEY, source TEXT, scope BLOB, order_id BLOB, step BLOB);
 `
 
 // Open makes a ledger. With a path it is kept there when it is closed before
@@ -320,6 +321,13 @@ func (l *Ledger) AddMessages(ctx context.Context, entries iter.Seq2[Message, err
 		func(m Message) []any {
 			return []any{"messages", []byte(m.Scope), []byte(m.Order), []byte(m.Step), m.Queue, m.ID, m.Failed, m.Delivered}
 		}, seen)
+}
+
+// AddUnfetched adds the keys whose answer nobody was there to take, read anew after
+// a break.
+func (l *Ledger) AddUnfetched(ctx context.Context, keys iter.Seq2[zabor.Key, error]) error {
+	return fill(ctx, l, "unfetched", false, keys, "INSERT INTO unfetched VALUES (NULL, ?, ?, ?, ?)", "DELETE FROM unfetched WHERE source = ?",
+		func(k zabor.Key) []any { return []any{"unfetched", []byte(k.Scope), []byte(k.Order), []byte(k.Step)} }, nil)
 }
 
 func orNull(s string) any {

@@ -21,6 +21,7 @@ type world struct {
 	successes []Success
 	payments  []Payment
 	messages  []Message
+	unfetched []zabor.Key
 	noFence   bool
 }
 
@@ -91,6 +92,9 @@ func (w *world) audit(t testing.TB) (Total, []Difference) {
 	}
 	if err == nil && w.messages != nil {
 		err = l.AddMessages(t.Context(), each(w.messages), nil)
+	}
+	if err == nil && w.unfetched != nil {
+		err = l.AddUnfetched(t.Context(), each(w.unfetched))
 	}
 	if err == nil {
 		err = l.Join(t.Context())
@@ -211,6 +215,10 @@ func TestEachDifference(t *testing.T) {
 		{"settled, and still on the queue", func(w *world) {
 			w.messages = append(w.messages, Message{Key: settled("clean0000001").Key, Queue: "payments", ID: "m"})
 		}, []string{"settled-but-queued clean0000001"}, true},
+		{"an answer that nobody took, twice", func(w *world) {
+			k := settled("clean0000002").Key
+			w.unfetched = append(w.unfetched, k, k)
+		}, []string{"unfetched clean0000002"}, true},
 		{"messages without a row", func(w *world) {
 			w.messages = append(w.messages,
 				Message{Key: zabor.Key{Scope: "shop", Order: "new", Step: "charge"}, Queue: "payments"},

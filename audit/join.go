@@ -76,6 +76,7 @@ const (
 	Waiting           Kind = "waiting"             // free to be called again, and nobody has
 	Lost              Kind = "lost"                // a row is open, and its message is nowhere
 	SettledButQueued  Kind = "settled-but-queued"  // done, and its message is still there: it will be acked without a call
+	Unfetched         Kind = "unfetched"           // the proxy's caller was gone when the answer came; a repeat may have fetched it since
 	MessageWithoutRow Kind = "message-without-row" // a worker had it, and there is no row
 	PaymentTwice      Kind = "payment-twice"       // the application has two payments for one order and step
 	PaymentDiffers    Kind = "payment-differs"     // the application's payment has another reference than the row
@@ -151,6 +152,8 @@ var checks = []check{
 	{SettledButQueued, Info, "messages", `
 		SELECT ` + fence + `, x'', f.amount, f.currency, NULL, NULL, f.since, m.queue || CASE WHEN m.failed THEN ', failed: ' ELSE ': ' END || m.message
 		FROM messages m JOIN fences f ON f.order_id = m.order_id AND f.step = m.step AND f.scope = m.scope WHERE f.state IN ('settled', 'declined')`},
+	{Unfetched, Info, "unfetched", `SELECT DISTINCT ` + fence + `, x'', f.amount, f.currency, NULL, NULL, f.since, ''
+		FROM unfetched u JOIN fences f ON f.order_id = u.order_id AND f.step = u.step AND f.scope = u.scope`},
 	{MessageWithoutRow, Warning, "messages", `
 		SELECT m.scope, m.order_id, m.step, '', x'', x'', NULL, NULL, NULL, NULL, NULL, m.queue || CASE WHEN m.failed THEN ', failed: ' ELSE ': ' END || m.message
 		FROM messages m WHERE (m.failed OR m.delivered) AND NOT EXISTS (SELECT 1 FROM fences f WHERE f.order_id = m.order_id AND f.step = m.step AND f.scope = m.scope)`},

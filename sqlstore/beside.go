@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/rand"
 	"database/sql"
+	"errors"
 	"fmt"
+	"iter"
 
 	"zabor"
 )
@@ -49,6 +51,28 @@ func (s *Store) Notes(ctx context.Context, k zabor.Key) ([]zabor.Note, error) {
 	}
 	return notes, nil
 }
+
+// Noted gives the key of every note of a kind, in no order. It reads all notes.
+func (s *Store) Noted(ctx context.Context, kind string) iter.Seq2[zabor.Key, error] {
+	return func(yield func(zabor.Key, error) bool) {
+		var stopped error
+		err := s.query(ctx, func(rows *sql.Rows) error {
+			var scope, order, step []byte
+			if err := rows.Scan(&scope, &order, &step); err != nil {
+				return err
+			}
+			if !yield(zabor.Key{Scope: string(scope), Order: string(order), Step: string(step)}, nil) {
+				stopped = errStopped
+			}
+			return stopped
+		}, s.dialect.sql("SELECT scope, order_id, step FROM zabor_notes WHERE kind = ?"), kind)
+		if err != nil && stopped == nil {
+			yield(zabor.Key{}, fmt.Errorf("read notes of kind %s: %w", kind, err))
+		}
+	}
+}
+
+var errStopped = errors.New("no more is wanted")
 
 // Names in the meta table that this package uses itself.
 const (

@@ -296,3 +296,82 @@ func TestMicros(t *testing.T) {
 		}
 	}
 }
+
+// What reads every row, or counts the open ones, on each database.
+func TestOutlineAndCounts(t *testing.T) {
+	for _, d := range databases {
+		t.Run(d.name, func(t *testing.T) {
+			t.Parallel()
+			s := migrated(t, d.address(t))
+			states := []zabor.State{zabor.Held, zabor.Settled, zabor.Doubt, zabor.Held, zabor.Declined, "a state to come"}
+			for i, state := range states {
+				row := testRow(fmt.Sprint(i), byte(i))
+				row.State, row.Request, row.OtherReference = state, []byte("{}"), "pay_other"
+				if _, err := s.Insert(t.Context(), row, zabor.Write{Lease: time.Hour}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var got []string
+			var after zabor.Key
+			for {
+				rows, err := s.Outline(t.Context(), after, 4)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if len(rows) == 0 {
+					break
+				}
+				for _, r := range rows {
+					full, err := s.Load(t.Context(), r.Key)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if r.State != full.State || r.ProviderKey != full.ProviderKey || r.Reference != full.Reference || r.OtherReference != "pay_other" ||
+						r.Amount != full.Amount || !r.CapturedAt.Equal(full.CapturedAt) || !r.SendUntil.Equal(full.SendUntil) || r.ReadAt.IsZero() || r.Request != nil {
+						t.Errorf("outline %+v of %+v", r, full)
+					}
+					got = append(got, r.Order)
+				}
+				after = rows[len(rows)-1].Key
+			}
+			if want := []string{"0", "1", "2", "3", "4", "5"}; !slices.Equal(got, want) {
+				t.Errorf("rows %q, want %q", got, want)
+			}
+			counts, err := s.CountUnclosed(t.Context(), "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			var said []string
+			for _, c := range counts {
+				if age := c.ReadAt.Sub(c.Oldest); age < 0 || age > time.Hour {
+					t.Errorf("the oldest %s row is %s old", c.State, age)
+				}
+				said = append(said, fmt.Sprintf("%s %d", c.State, c.Rows))
+			}
+			if want := []string{"a state to come 1", "doubt 1", "held 2"}; !slices.Equal(said, want) {
+				t.Errorf("counts %q, want %q", said, want)
+			}
+			if counts, err := s.CountUnclosed(t.Context(), "another scope"); err != nil || len(counts) > 0 {
+				t.Errorf("of another scope: %v, %v", counts, err)
+			}
+			for _, order := range []string{"0", "1"} {
+				if err := s.Note(t.Context(), testRow(order, 0).Key, zabor.Note{Kind: "unfetched", Text: "x"}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			noted := 0
+			for k, err := range s.Noted(t.Context(), "unfetched") {
+				if err != nil || k.Step == "" {
+					t.Fatal(k, err)
+				}
+				noted++
+			}
+			for range s.Noted(t.Context(), "unfetched") {
+				break
+			}
+			if noted != 2 {
+				t.Errorf("noted=%d, want 2", noted)
+			}
+		})
+	}
+}

@@ -20,8 +20,10 @@ import (
 
 	"zabor"
 	"zabor/audit"
+	"zabor/internal/app"
 	"zabor/internal/config"
 	"zabor/provider"
+	"zabor/proxy"
 	"zabor/sqlstore"
 	"zabor/worker"
 )
@@ -32,6 +34,7 @@ type auditCommand struct {
 	Columns        string        `placeholder:"MAP" help:"What the export's columns mean: reference=Txn,amount=Total,currency=Cur,order=Order,status=State:paid|captured (minor=… for minor units)."`
 	PaymentsQuery  string        `placeholder:"SQL" help:"A SELECT on the application's own payments, with columns order and, as far as there are, step, reference, amount (minor units) or major, currency."`
 	Database       string        `placeholder:"NAME" help:"The environment variable with the address of the application's database, for --payments-query. Else database: or fence: of the configuration."`
+	App            string        `placeholder:"PATH" help:"A Laravel or Symfony application, which is not run: --payments-query is sent to the database of its own configuration."`
 	Replica        string        `placeholder:"NAME" help:"The environment variable with the address of a replica of the fence's database, to read there."`
 	NoQueues       bool          `help:"Do not look at the queues: nothing can be said about lost messages then."`
 	Work           string        `placeholder:"FILE" help:"Keep the work file here until the audit is complete: one that was broken off goes on. Else a temporary file."`
@@ -109,8 +112,8 @@ func (c *auditCommand) prepare(p *program) (*auditor, error) {
 		}
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, usage(err, "")
-	case len(a.exports) == 0 && (c.PaymentsQuery == "" || c.Database == ""):
-		return nil, usage(errors.New("nothing to audit: there is no zabor.yaml, no --provider-export, and no --payments-query with --database"),
+	case len(a.exports) == 0 && (c.PaymentsQuery == "" || c.Database == "" && c.App == ""):
+		return nil, usage(errors.New("nothing to audit: there is no zabor.yaml, no --provider-export, and no --payments-query with --database or --app"),
 			`without a fence, type "zabor audit --provider-export FILE", or "zabor audit --database DATABASE_URL --payments-query SQL"`)
 	}
 	if err := a.openApplication(); err != nil {
@@ -143,7 +146,7 @@ func (a *auditor) openConfigured() error {
 	}
 	if a.c.Replica != "" {
 		store.Close()
-		if store, err = openNamed("--replica", a.c.Replica); err != nil {
+		if store, err = openNamed("replica", a.c.Replica); err != nil {
 			return err
 		}
 	}
@@ -164,7 +167,9 @@ func (a *auditor) openApplication() error {
 	var err error
 	switch {
 	case a.c.Database != "":
-		a.app, err = openNamed("--database", a.c.Database)
+		a.app, err = openNamed("database", a.c.Database)
+	case a.c.App != "":
+		a.app, err = openApp(a.c.App)
 	case a.file.Database != "":
 		if a.app, err = sqlstore.Open(string(a.file.Database)); err != nil {
 			err = usage(fmt.Errorf("%s: database: %w", a.file.Path, err), "")
@@ -183,13 +188,31 @@ func (a *auditor) openApplication() error {
 
 // openNamed opens the database whose address is in the environment variable name.
 func openNamed(flag, name string) (*sqlstore.Store, error) {
-	address, ok := os.LookupEnv(name)
-	if !ok {
-		return nil, usage(fmt.Errorf("%s %s: there is no environment variable of that name", flag, name), "an option for an address takes the variable's name, so that no password is on a command line")
-	}
-	store, err := sqlstore.Open(address)
+	value, err := address(flag, name)
 	if err != nil {
-		return nil, usage(fmt.Errorf("%s %s: %w", flag, name, err), "")
+		return nil, err
+	}
+	store, err := sqlstore.Open(value)
+	if err != nil {
+		return nil, usage(fmt.Errorf("--%s %s: %w", flag, name, err), "")
+	}
+	return store, nil
+}
+
+// openApp opens the database of an application's own configuration.
+func openApp(path string) (*sqlstore.Store, error) {
+	project, err := app.Open(path, app.Options{Lookup: os.LookupEnv})
+	if err != nil {
+		return nil, usage(fmt.Errorf("--app: %w", err), "")
+	}
+	const hint = "--database NAME, with the name of an environment variable that holds the address"
+	found := project.DatabaseAddress()
+	if found == nil {
+		return nil, usage(fmt.Errorf("--app %s: its database is not known without running it", path), hint)
+	}
+	store, err := sqlstore.Open(found.Str())
+	if err != nil {
+		return nil, usage(fmt.Errorf("--app %s: the address at %s: %w", path, found.From, err), hint)
 	}
 	return store, nil
 }
@@ -215,6 +238,9 @@ func (a *auditor) fill(ctx context.Context, ledger *audit.Ledger) (audit.Total, 
 	}
 	if a.store != nil {
 		if err := ledger.AddRows(ctx, a.rows(ctx), seen("rows")); err != nil {
+			return audit.Total{}, storeFailure(err)
+		}
+		if err := ledger.AddUnfetched(ctx, a.store.Noted(ctx, proxy.Unfetched)); err != nil {
 			return audit.Total{}, storeFailure(err)
 		}
 	}
