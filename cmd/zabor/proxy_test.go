@@ -117,8 +117,8 @@ func TestKilledProxyChargesOnce(t *testing.T) {
 	}
 }
 
-// phpWorker is a real worker of a framework whose handlers call the proxy.
-func (s *shop) phpWorker(framework string, reserve int) *process {
+// proxyCaller is a real worker of a framework whose handlers call the proxy.
+func (s *shop) proxyCaller(framework string, reserve int) *process {
 	s.t.Helper()
 	m := newMessage(s.o.redis, framework, "")
 	script := map[string]string{"laravel": "laravel_worker.php", "symfony-php": "symfony_worker.php"}[framework]
@@ -170,7 +170,7 @@ func TestKilledPHPWorkerChargesOnce(t *testing.T) {
 			charged := make(chan sandbox.Charge, len(ids)*2)
 			s.onCharge(func(c sandbox.Charge) { charged <- c })
 			const reserve = 2
-			w := s.phpWorker(framework, reserve)
+			w := s.proxyCaller(framework, reserve)
 			for range kills {
 				select {
 				case <-charged: // the provider has done it, and its answer is on the way
@@ -182,7 +182,7 @@ func TestKilledPHPWorkerChargesOnce(t *testing.T) {
 				<-time.After(time.Duration(rand.Int64N(int64(90 * time.Millisecond))))
 				w.kill()
 				count(w)
-				w = s.phpWorker(framework, reserve)
+				w = s.proxyCaller(framework, reserve)
 			}
 			eventually(t, "every message is acked", func() bool { return s.depth() == depth{} })
 			w.kill()
