@@ -1,0 +1,421 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"zabor"
+	"zabor/internal/servers"
+	"zabor/sandbox"
+)
+
+// fenceCommand runs zabor fence and gives what it printed on standard output and
+// standard error.
+func (s *shop) fenceCommand(code int, args ...string) (stdout, stderr string) {
+	s.t.Helper()
+	var out, errs bytes.Buffer
+	if got := run(s.t.Context(), append([]string{"fence", args[0], "-c", s.file}, args[1:]...), &out, &errs); got != code {
+		s.t.Fatalf("zabor fence %q: exit code %d, want %d\n%s%s", args, got, code, out.String(), errs.String())
+	}
+	return out.String(), errs.String()
+}
+
+// decide takes a decision about order, as ops, and gives what was printed.
+func (s *shop) decide(code int, action, order string, more ...string) (stdout, stderr string) {
+	s.t.Helper()
+	return s.fenceCommand(code, append([]string{action, order, "charge", "--by", "ops", "--reason", "seen", "--yes"}, more...)...)
+}
+
+// goneOn are the messages that have gone on from both queues: a payload or the
+// field message of an entry.
+func (s *shop) goneOn() (laravel, symfony []string) {
+	s.t.Helper()
+	laravel, err := s.redis.LRange(s.t.Context(), "laravel_database_queues:default", 0, -1).Result()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return laravel, s.entries("default")
+}
+
+func (s *shop) entries(stream string) (all []string) {
+	s.t.Helper()
+	entries, err := s.redis.XRange(s.t.Context(), stream, "-", "+").Result()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, e := range entries {
+		all = append(all, fmt.Sprint(e.Values["message"]))
+	}
+	return all
+}
+
+// newHeldShop is a shop whose messages go on to the queue default. The provider
+// answers 500 to each of the orders and has no look-up, so that they are held; the
+// worker has parked their messages and is gone.
+func newHeldShop(t testing.TB, fence string, r servers.RedisDB, messages []message) *shop {
+	s := newShop(t, fence, options{redis: r, noLookup: true, hold: time.Second, lanes: 16})
+	var orders []string
+	for _, m := range messages {
+		order := fmt.Sprint(m.Properties["orderId"])
+		orders = append(orders, order)
+		if err := s.provider.Plan(sandbox.Fault{Kind: sandbox.Status, Status: 500, Order: order}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.withHooks(false, orders...)
+	s.add("    then: default\n")
+	s.worker("--drain").exit(exitBad)
+	if laravel, symfony := s.failed(); laravel+symfony != len(messages) {
+		t.Fatalf("%d and %d messages are parked, want %d", laravel, symfony, len(messages))
+	}
+	for _, order := range orders {
+		if row := s.row(order); row.State != zabor.Held || row.Parked == "" {
+			t.Fatalf("row %+v, want it held", row)
+		}
+	}
+	return s
+}
+
+// A decision tells the shop, lets the message go on or back, and takes it out of
+// the failure transport, of each framework and in each database.
+func TestDecisionsAreWhole(t *testing.T) {
+	t.Parallel()
+	actions := []string{"settle", "decline", "release", "kept", "many"}
+	var redis []servers.RedisDB
+	var messages []message
+	for i := range databases {
+		redis = append(redis, servers.Redis(t))
+		for _, f := range frameworks {
+			for _, action := range actions {
+				messages = append(messages, newMessage(redis[i], f.name, action+"-"+f.name))
+			}
+		}
+	}
+	put(t, messages...)
+	each := len(messages) / len(databases)
+	for i, d := range databases {
+		t.Run(d.name, func(t *testing.T) {
+			t.Parallel()
+			s := newHeldShop(t, d.open(t), redis[i], messages[i*each:(i+1)*each])
+			n := len(frameworks)
+			posts := s.provider.Stats().Posts
+			many := "order,step,action,reference,reason\n"
+			for _, f := range frameworks {
+				kind := "messenger"
+				if f.name == "laravel" {
+					kind = "failed_jobs"
+				}
+				order := "settle-" + f.name
+				out, said := s.decide(0, "settle", order, "pay_9", "--json")
+				if !strings.Contains(said, "goes on to default, and is then deleted from "+kind) || !strings.Contains(said, "hook settled runs") {
+					t.Errorf("before it acted it said\n%s", said)
+				}
+				var told decidedJSON
+				if err := json.Unmarshal([]byte(out), &told); err != nil || told.State != "settled" || len(told.Messages) != 1 || told.Messages[0].Did != "gone on" || told.Messages[0].Queue != f.queue {
+					t.Errorf("printed %s", out)
+				}
+				if got, want := s.told(order), "paid 1 pay_9 1999"; got != want {
+					t.Errorf("the shop says %q, want %q", got, want)
+				}
+				// What is done is not done twice.
+				if _, said := s.decide(0, "settle", order, "pay_9"); !strings.Contains(said, "it is so already") || !strings.Contains(said, "its message has gone on already") {
+					t.Errorf("the second time it said\n%s", said)
+				}
+				if got, want := s.told(order), "paid 1 pay_9 1999"; got != want {
+					t.Errorf("the second time the shop says %q, want %q", got, want)
+				}
+
+				s.decide(0, "decline", "decline-"+f.name)
+				if got, want := s.told("decline-"+f.name), "seen 0 - 1999"; got != want {
+					t.Errorf("the shop says %q, want %q", got, want)
+				}
+				if _, said := s.decide(0, "settle", "kept-"+f.name, "pay_8", "--keep"); !strings.Contains(said, "stays where it is") {
+					t.Errorf("with --keep it said\n%s", said)
+				}
+				many += "many-" + f.name + ",charge,settle,pay_7,seen\n"
+			}
+			if got := s.provider.Stats().Posts; got != posts {
+				t.Errorf("the decisions have called the provider %d times", got-posts)
+			}
+			if out, _ := s.decideFile(0, many); strings.Count(out, ": gone on to default\n") != n {
+				t.Errorf("printed\n%s", out)
+			}
+			if laravel, symfony := s.failed(); laravel != 2 || symfony != 4 { // released and kept ones
+				t.Errorf("%d and %d messages are left", laravel, symfony)
+			}
+			laravel, symfony := s.goneOn()
+			if len(laravel) != 3 || len(symfony) != 6 {
+				t.Fatalf("%d and %d messages have gone on, want 3 and 6", len(laravel), len(symfony))
+			}
+			for _, payload := range laravel {
+				if !strings.Contains(payload, `"attempts":0`) {
+					t.Errorf("a job goes on as %s", payload)
+				}
+			}
+			for _, entry := range symfony {
+				if strings.Contains(entry, "originalReceiverName") {
+					t.Errorf("a message goes on as one that has failed: %s", entry)
+				}
+			}
+			for _, f := range frameworks {
+				if _, said := s.decide(exitBad, "release", "release-"+f.name); !strings.Contains(said, "add --i-have-checked-the-provider") {
+					t.Errorf("without the proof it said\n%s", said)
+				}
+				before := s.row("release-" + f.name)
+				_, said := s.decide(0, "release", "release-"+f.name, "--i-have-checked-the-provider")
+				if !strings.Contains(said, "goes back to the end of its queue") {
+					t.Errorf("before it acted it said\n%s", said)
+				}
+				if now := s.row("release-" + f.name); now.ProviderKey != before.ProviderKey || now.State != zabor.Released {
+					t.Errorf("row %+v, was %+v", now, before)
+				}
+			}
+			s.worker("--drain").exit(0)
+			for _, f := range frameworks {
+				s.paidOnce("release-" + f.name)
+			}
+			if got := s.provider.Stats().Posts; got != posts+int64(n) {
+				t.Errorf("%d calls after the release, want one each", got-posts)
+			}
+			if laravel, symfony := s.goneOn(); len(laravel) != 4 || len(symfony) != 8 {
+				t.Errorf("%d and %d messages have gone on, want 4 and 8", len(laravel), len(symfony))
+			}
+			s.empty()
+		})
+	}
+}
+
+// decideFile takes the decisions of a CSV.
+func (s *shop) decideFile(code int, csv string) (stdout, stderr string) {
+	s.t.Helper()
+	path := filepath.Join(s.t.TempDir(), "many.csv")
+	if err := os.WriteFile(path, []byte(csv), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	return s.fenceCommand(code, "decide", path, "--by", "ops", "--yes")
+}
+
+// Killed between the row and the message, or between the two queues, a decision is
+// whole once it is typed again: the shop was told once, and no message is lost.
+func TestKilledDecision(t *testing.T) {
+	t.Parallel()
+	r := servers.Redis(t)
+	var messages []message
+	for _, f := range frameworks {
+		for _, at := range []zabor.Moment{decidedMoment, carriedMoment} {
+			messages = append(messages, newMessage(r, f.name, string(at)+"-"+f.name), newMessage(r, f.name, "back-"+string(at)+"-"+f.name))
+		}
+	}
+	put(t, messages...)
+	s := newHeldShop(t, databases[1].open(t), r, messages)
+	for _, f := range frameworks {
+		for _, at := range []zabor.Moment{decidedMoment, carriedMoment} {
+			for _, args := range [][]string{
+				{"settle", string(at) + "-" + f.name, "charge", "pay_9"},
+				{"release", "back-" + string(at) + "-" + f.name, "charge", "--i-have-checked-the-provider"},
+			} {
+				args = append(args, "-c", s.file, "--by", "ops", "--reason", "seen", "--yes")
+				p := start(t, append([]string{"fence"}, append(args, "--stop-at", string(at))...)...)
+				p.stopped()
+				p.kill()
+				start(t, append([]string{"fence"}, args...)...).exit(0)
+				if args[0] == "settle" {
+					if got, want := s.told(args[1]), "paid 1 pay_9 1999"; got != want {
+						t.Errorf("%s: the shop says %q, want %q", args[1], got, want)
+					}
+				}
+				notes, err := s.store.Notes(t.Context(), key(args[1]))
+				if err != nil || len(notes) != 1 {
+					t.Errorf("%s: notes %+v, %v, want one decision", args[1], notes, err)
+				}
+			}
+		}
+	}
+	if laravel, symfony := s.failed(); laravel+symfony != 0 {
+		t.Errorf("%d and %d messages are left in the failure transports", laravel, symfony)
+	}
+	// A second copy only where Redis cannot see the first, and the move was not noted.
+	if laravel, symfony := s.goneOn(); len(laravel) != 2 || len(symfony) < 4 || len(symfony) > 6 {
+		t.Errorf("%d and %d messages have gone on", len(laravel), len(symfony))
+	}
+	s.worker("--drain").exit(0)
+	for _, f := range frameworks {
+		s.paidOnce("back-decided-" + f.name)
+		s.paidOnce("back-carried-" + f.name)
+	}
+	s.empty()
+}
+
+// jobFor is the payload of a job that wants order charged; chained: with a chain.
+func jobFor(uuid, order string, cents int, chained bool) string {
+	text := func(v string) string { return fmt.Sprintf(`s:%d:"%s";`, len(v), v) }
+	properties := text("orderId") + text(order) + text("amountCents") + fmt.Sprintf("i:%d;", cents)
+	n := 2
+	if chained {
+		n = 4
+		properties += text("chainQueue") + text("shipping") + text("chained") + "a:1:{i:0;" + text(`O:4:"Ship":0:{}`) + "}"
+	}
+	class := `App\Jobs\ChargeOrder`
+	payload, err := json.Marshal(map[string]any{
+		"uuid": uuid, "displayName": class, "job": `Illuminate\Queue\CallQueuedHandler@call`, "attempts": 0,
+		"data": map[string]any{"commandName": class, "command": fmt.Sprintf(`O:%d:"%s":%d:{%s}`, len(class), class, n, properties)},
+	})
+	if err != nil {
+		panic(err)
+	}
+	return string(payload)
+}
+
+// pushJobs puts payloads on the Laravel queue.
+func (s *shop) pushJobs(payloads ...string) {
+	s.t.Helper()
+	for _, p := range payloads {
+		if err := s.redis.RPush(s.t.Context(), "laravel_database_queues:payments", p).Err(); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+// failedIDs are the uuids in failed_jobs.
+func (s *shop) failedIDs() string {
+	s.t.Helper()
+	rows, err := s.store.DB().Query("SELECT uuid FROM failed_jobs ORDER BY uuid")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer rows.Close()
+	var all []string
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			s.t.Fatal(err)
+		}
+		all = append(all, id)
+	}
+	return strings.Join(all, " ")
+}
+
+// Without a queue to go on to, a settled job that has a chain goes back, so that a
+// worker lets the chain go on; a declined one ends it. What asks for something
+// else under the same key stays.
+func TestDecisionsAboutChainsAndOtherRequests(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, databases[0].open(t), options{noLookup: true, hold: time.Second, lanes: 4})
+	for _, order := range []string{"yes", "no", "two"} {
+		if err := s.provider.Plan(sandbox.Fault{Kind: sandbox.Status, Status: 500, Order: order}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.pushJobs(jobFor("u-yes", "yes", 1999, true), jobFor("u-no", "no", 1999, true), jobFor("u-two", "two", 1999, false))
+	s.worker("--drain").exit(exitBad)
+	s.pushJobs(jobFor("u-other", "two", 5, false)) // another amount
+	s.worker("--drain").exit(exitBad)
+	if got, want := s.failedIDs(), "u-no u-other u-two u-yes"; got != want {
+		t.Fatalf("parked are %s, want %s", got, want)
+	}
+	if _, said := s.decide(0, "settle", "yes", "pay_1"); !strings.Contains(said, "its chain goes on") {
+		t.Errorf("it said\n%s", said)
+	}
+	if _, said := s.decide(0, "decline", "no"); !strings.Contains(said, "its chain ends") {
+		t.Errorf("it said\n%s", said)
+	}
+	s.decide(0, "settle", "two", "pay_2")
+	if got, want := s.failedIDs(), "u-other"; got != want {
+		t.Errorf("left is %s, want %s: it asks for another amount", got, want)
+	}
+	s.worker("--drain").exit(0)
+	if n := s.redis.LLen(t.Context(), "laravel_database_queues:shipping").Val(); n != 1 {
+		t.Errorf("%d jobs in shipping, want 1", n)
+	}
+	if n := s.provider.Stats().Charges; n != 0 {
+		t.Errorf("%d charges, want none", n)
+	}
+}
+
+// The release of a declined row is the wanted new attempt: the message that waits
+// with another card goes back, and is called under a new key.
+func TestReleaseOfADeclinedRowTakesWhatWaits(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, databases[0].open(t), options{})
+	if err := s.provider.Plan(sandbox.Fault{Kind: sandbox.Declined, Order: "1"}); err != nil {
+		t.Fatal(err)
+	}
+	s.pushJobs(jobFor("u-1", "1", 1999, false))
+	s.worker("--drain").exit(0)
+	before := s.row("1")
+	s.pushJobs(jobFor("u-2", "1", 2999, false))
+	w := s.worker("--drain")
+	w.exit(0)
+	if got := s.failedIDs(); got != "u-2" {
+		t.Fatalf("parked is %q, want u-2", got)
+	}
+	if _, said := s.decide(0, "release", "1"); !strings.Contains(said, "under a new provider key") || !strings.Contains(said, "message u-2 of queue payments goes back") {
+		t.Errorf("it said\n%s", said)
+	}
+	s.worker("--drain").exit(0)
+	row := s.row("1")
+	if row.State != zabor.Settled || row.Generation != 2 || row.ProviderKey == before.ProviderKey || row.Amount.Minor != 2999 {
+		t.Errorf("row %+v, want it settled under a new key", row)
+	}
+}
+
+// A key is forbidden before there is a row: the message that waits is taken out,
+// and one that comes is acked without a call.
+func TestDeclineWithoutARow(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, databases[0].open(t), options{})
+	s.pushJobs(jobFor("u-1", "1", -5, false)) // no amount that can be charged
+	s.worker("--drain").exit(0)
+	if got := s.failedIDs(); got != "u-1" {
+		t.Fatalf("parked is %q, want u-1", got)
+	}
+	s.pushJobs(jobFor("u-2", "2", 1999, false))
+	if _, said := s.decide(0, "decline", "2"); !strings.Contains(said, "still on queue payments (ready): a worker acks it there without a call") {
+		t.Errorf("it said\n%s", said)
+	}
+	s.decide(0, "decline", "1")
+	s.worker("--drain").exit(0)
+	if got := s.failedIDs(); got != "" || s.provider.Stats().Posts != 0 {
+		t.Errorf("left is %q after %d calls", got, s.provider.Stats().Posts)
+	}
+}
+
+// While the shop cannot be told, the message stays; then the same command tells it
+// and moves the message.
+func TestADecisionWhoseHookFails(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, databases[0].open(t), options{noLookup: true, hold: time.Second})
+	s.withHooks(false)
+	s.add("    then: default\n")
+	if err := s.provider.Plan(sandbox.Fault{Kind: sandbox.Status, Status: 500, Order: "1"}); err != nil {
+		t.Fatal(err)
+	}
+	s.pushJobs(jobFor("u-1", "1", 1999, false))
+	s.worker("--drain").exit(exitBad)
+	for range 2 {
+		_, said := s.decide(exitBad, "settle", "1", "pay_9")
+		if !strings.Contains(said, "the shop was not told") || !strings.Contains(said, "type the same command again") {
+			t.Errorf("it said\n%s", said)
+		}
+		if row := s.row("1"); row.State != zabor.Settled || row.Reference != "pay_9" || row.HookDue != "settled" {
+			t.Errorf("row %+v", row)
+		}
+		if got := s.failedIDs(); got != "u-1" {
+			t.Errorf("parked is %q, want u-1", got)
+		}
+	}
+	s.newOrder("1")
+	s.decide(0, "settle", "1", "pay_9")
+	if got, want := s.told("1"), "paid 1 pay_9 1999"; got != want {
+		t.Errorf("the shop says %q, want %q", got, want)
+	}
+	if laravel, _ := s.goneOn(); s.failedIDs() != "" || len(laravel) != 1 {
+		t.Errorf("left is %q, gone on %q", s.failedIDs(), laravel)
+	}
+}
