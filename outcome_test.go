@@ -49,6 +49,28 @@ func TestAfter(t *testing.T) {
 	}
 }
 
+// The first request of two moves nothing: whatever came of it, the row is free,
+// unless another send is open, or the second request was sent.
+func TestAfterTheFirstOfTwo(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		row     Row
+		earlier bool
+		state   State
+		basis   Basis
+	}{
+		{"no id", Row{PrepareKey: "k"}, false, Released, ByPrepare},
+		{"an id", Row{PrepareKey: "k", Prepared: "pi_1"}, false, Doubt, ByCall},
+		{"beside another send", Row{PrepareKey: "k"}, true, Doubt, ByCall},
+		{"one request", Row{}, false, Doubt, ByCall},
+	} {
+		tt.row.State = Captured
+		if got := after(tt.row, Outcome{}, tt.earlier); got.State != tt.state || got.Basis != tt.basis {
+			t.Errorf("%s: %s by %s, want %s by %s", tt.name, got.State, got.Basis, tt.state, tt.basis)
+		}
+	}
+}
+
 // A reference is saved in every state, also one that this version does not
 // know, and the first one stays.
 func TestAdopt(t *testing.T) {

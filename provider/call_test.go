@@ -130,6 +130,79 @@ func TestCallStatuses(t *testing.T) {
 	}
 }
 
+// Every status, with a body that says a listed no, and one that says a listed no
+// about the form: only the provider's own 2xx and 4xx can be a no.
+func TestCallStatusesThatRefuse(t *testing.T) {
+	pr := mustNew(t, testProfile("http://127.0.0.1:1"), Options{})
+	never := map[int]bool{401: true, 407: true, 408: true, 409: true, 421: true, 423: true, 424: true, 425: true, 429: true}
+	for status := 200; status < 600; status++ {
+		plain := pr.judge(answer{status: status, body: []byte(`{}`)}, testRow(t), false).Verdict
+		for body, want := range map[string]zabor.Verdict{`{"status":"refused"}`: zabor.Refused, `{"error":{"code":"invalid"}}`: zabor.Malformed} {
+			if (status/100 != 2 && status/100 != 4) || never[status] {
+				want = plain // as without the body
+			}
+			if status == 402 || status == 422 {
+				want = plain // listed by its status
+			}
+			if got := pr.judge(answer{status: status, body: []byte(body)}, testRow(t), false); got.Verdict != want {
+				t.Errorf("%d %s = %s, want %s", status, body, got.Verdict, want)
+			}
+		}
+	}
+}
+
+// What leads elsewhere pauses the provider, whatever else it says.
+func TestCallRedirectsPause(t *testing.T) {
+	pr := mustNew(t, testProfile("http://127.0.0.1:1"), Options{})
+	for status := 200; status < 600; status++ {
+		if got := pr.judge(answer{status: status, body: []byte(`{}`)}, testRow(t), false); got.Pause != (status/100 == 3) {
+			t.Errorf("%d: pause %v", status, got.Pause)
+		}
+	}
+}
+
+// What the rules and the first request of two lead to.
+func TestRulesDecideFirst(t *testing.T) {
+	profile := testProfile("http://127.0.0.1:1")
+	profile.Rules = []Rule{
+		{Means: "unclear", Values: map[string][]string{"/ok": {"false"}}},
+		{Means: "earlier", Values: map[string][]string{"/error/code": {"in_use"}}},
+		{Means: "transient", Header: map[string]string{"X-Nothing": "true"}},
+		{Means: "pending", Statuses: []int{409}, Values: map[string][]string{"/made": {"before"}}, Reference: "/known"},
+		{Means: "unbegun", Values: map[string][]string{"/status": {"created"}}},
+	}
+	pr := mustNew(t, profile, Options{})
+	nothing := map[string][]string{"X-Nothing": {"true"}}
+	for _, tt := range []struct {
+		name      string
+		status    int
+		body      string
+		header    map[string][]string
+		preparing bool
+		want      zabor.Verdict
+	}{
+		{"paid, and unclear", 200, `{"id":"a","status":"paid","ok":false,"amount":1999,"currency":"EUR"}`, nil, false, zabor.Unproven},
+		{"refused, and in use", 200, `{"status":"refused","error":{"code":"in_use"}}`, nil, false, zabor.Unproven},
+		{"turned away, and in use", 429, `{"error":{"code":"in_use"}}`, nil, false, zabor.Unproven},
+		{"transient", 503, `{}`, nothing, false, zabor.TurnedAway},
+		{"transient, and 200", 200, `{}`, nothing, false, zabor.Unproven},
+		{"made before", 409, `{"made":"before","known":"pay_9"}`, nil, false, zabor.Begun},
+		{"made before, and not what", 409, `{"made":"before"}`, nil, false, zabor.Unproven},
+		{"another 409", 409, `{}`, nil, false, zabor.Unproven},
+		{"created", 200, `{"id":"a","status":"created"}`, nil, false, zabor.Unproven},
+		{"created, first of two", 200, `{"id":"a","status":"created"}`, nil, true, zabor.Prepared},
+		{"no id, first of two", 200, `{"status":"created"}`, nil, true, zabor.Unproven},
+		{"paid already, first of two", 200, `{"id":"a","status":"paid","amount":1999,"currency":"EUR"}`, nil, true, zabor.Done},
+		{"refused, first of two", 200, `{"id":"a","status":"refused"}`, nil, true, zabor.Refused},
+		{"unclear, first of two", 200, `{"id":"a","ok":false}`, nil, true, zabor.Unproven},
+	} {
+		got := pr.judge(answer{status: tt.status, body: []byte(tt.body), header: tt.header}, testRow(t), tt.preparing)
+		if got.Verdict != tt.want {
+			t.Errorf("%s: %s (%s), want %s", tt.name, got.Verdict, got.Reason, tt.want)
+		}
+	}
+}
+
 // Redirects of every kind reach nobody else, with nothing of ours.
 func TestCallFollowsNoRedirect(t *testing.T) {
 	other := newPeer(t, after(says(answerOf(200, paid))))
@@ -178,13 +251,13 @@ func TestCallSendsWhatIsFrozen(t *testing.T) {
 
 func TestCallKeepsTheAnswer(t *testing.T) {
 	long := `{"id":"pay_1","status":"paid","amount":1999,"currency":"EUR","pad":"` + strings.Repeat("x", defaultKept) + `"}`
-	for _, tt := range []struct{ name, body, kept string }{{"short", paid, paid}, {"long", long, ""}} {
+	for _, tt := range []struct{ name, body, more, kept string }{{"short", paid, "", paid}, {"long", long, " {" + NotKept + " true}", ""}} {
 		p := newPeer(t, after(says(answerOf(201, tt.body, "Content-Type", "application/json", "Set-Cookie", "s=1", "Request-Id", "req_1"))))
 		got := mustNew(t, testProfile("http://"+p.addr), Options{}).Call(within(t, 10*time.Second), testRow(t))
 		if got.Verdict != zabor.Done || got.Answer == nil {
 			t.Fatalf("%s: %+v", tt.name, got)
 		}
-		if got := fmt.Sprintf("%d %v %s", got.Answer.Status, got.Answer.Header, got.Answer.Body); got != "201 [{Content-Type application/json} {Request-Id req_1}] "+tt.kept {
+		if got := fmt.Sprintf("%d %v %s", got.Answer.Status, got.Answer.Header, got.Answer.Body); got != "201 [{Content-Type application/json} {Request-Id req_1}"+tt.more+"] "+tt.kept {
 			t.Errorf("%s: answer %s", tt.name, got)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -49,7 +50,7 @@ type shop struct {
 // for idle; 0: it waits.
 func newShop(t *testing.T, o sandbox.Options, idle time.Duration, profile func(url string) (provider.Profile, provider.Options)) *shop {
 	t.Helper()
-	store, err := sqlstore.Open("sqlite://" + filepath.Join(t.TempDir(), "fence.db"))
+	store, err := sqlstore.Open("sqlite://" + strings.ReplaceAll(filepath.Join(t.TempDir(), "fence.db"), "#", "%23"))
 	if err != nil {
 		t.Fatal(err)
 	}
