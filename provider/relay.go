@@ -74,13 +74,18 @@ func (p *Provider) Judge(r Reply, row zabor.Row) zabor.Outcome {
 // profile has no such request, or the provider does not know it there.
 var ErrNoObject = errors.New("the provider has no request for it")
 
-// Object gets what row made by its reference. It is [ErrNoObject] where that can
-// never be had; any other error may pass.
+// Object gets what row made: by its reference, or else out of what the look-up
+// finds. It is [ErrNoObject] where that can never be had; any other error may
+// pass.
 func (p *Provider) Object(ctx context.Context, row zabor.Row) (*Reply, error) {
-	if p.getPending == nil || row.Reference == "" {
+	path, byID := p.getPending, true
+	if path == nil {
+		path, byID = p.lookup, false
+	}
+	if path == nil || row.Reference == "" {
 		return nil, ErrNoObject
 	}
-	r, err := p.getPending.Render(Vars{
+	r, err := path.Render(Vars{
 		Order: row.Order, Step: row.Step, Scope: row.Scope, ProviderKey: row.ProviderKey, Reference: row.Reference, Money: row.Amount,
 	})
 	if err != nil {
@@ -105,7 +110,29 @@ func (p *Provider) Object(ctx context.Context, row zabor.Row) (*Reply, error) {
 	case a.status/100 != 2:
 		return nil, fmt.Errorf("the provider answered %d %s", a.status, http.StatusText(a.status))
 	}
-	return &Reply{a.status, a.header, a.body}, nil
+	document, err := decodeJSON(a.body)
+	if err != nil {
+		return nil, fmt.Errorf("the answer is not one JSON value: %w", err)
+	}
+	if p.items == nil || byID {
+		if p.says(0, nil, document).reference.id(document) != row.Reference {
+			return nil, ErrNoObject
+		}
+		return &Reply{a.status, a.header, a.body}, nil
+	}
+	list, _ := p.items.in(document)
+	hits, _ := list.([]any)
+	for _, hit := range hits {
+		if p.says(0, nil, hit).reference.id(hit) != row.Reference {
+			continue
+		}
+		var body bytes.Buffer
+		e := json.NewEncoder(&body)
+		e.SetEscapeHTML(false)
+		err := e.Encode(hit)
+		return &Reply{a.status, a.header, bytes.TrimSuffix(body.Bytes(), []byte("\n"))}, err
+	}
+	return nil, ErrNoObject
 }
 
 // KeyHeader is the header in which the provider takes an idempotency key; empty:

@@ -382,6 +382,25 @@ func TestDoneWithoutAnswer(t *testing.T) {
 		}
 		d.posts(2)
 	})
+	t.Run("the object that a look-up finds", func(t *testing.T) {
+		t.Parallel()
+		d := open(t, settings{profile: func(p *provider.Profile) {
+			p.Lookup.Prepared, p.Lookup.Reference, p.Lookup.Path = "", "", "/payments?merchant_reference={{order}}"
+		}})
+		hold(d)
+		for range 2 {
+			resp, err := http.Post(d.upstream+"/payments", "application/json", strings.NewReader(charge))
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+		}
+		person(d, zabor.Settle, "pay_2")
+		a := ask(d)
+		if a.says(t, 200, "", "settled"); !strings.Contains(a.body, `"id":"pay_2"`) || strings.Contains(a.body, "data") {
+			t.Errorf("%s", a)
+		}
+	})
 	t.Run("no such object", func(t *testing.T) {
 		t.Parallel()
 		d := open(t, settings{})

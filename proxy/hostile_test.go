@@ -54,7 +54,7 @@ func TestHostileRequests(t *testing.T) {
 		{"a host that looks local", line + "Host: 127.0.0.1.evil.example\r\n" + key + typed + length + "\r\n" + charge, 403},
 		{"a browser", line + good + "Origin: https://evil.example\r\n\r\n" + charge, 403},
 		{"a browser without a name", line + good + "Origin: null\r\n\r\n" + charge, 403},
-		{"a browser's fetch", line + good + "Sec-Fetch-Mode: no-cors\r\n\r\n" + charge, 403},
+		{"a browser's fetch", line + good + "Sec-Fetch-Site: cross-site\r\n\r\n" + charge, 403},
 		{"two orders", line + good + "Zabor-Order: 2\r\n\r\n" + charge, 400},
 		{"two steps", line + good + "Zabor-Step: charge\r\n\r\n" + charge, 400},
 		{"two keys", line + host + typed + length + "Idempotency-Key: zabor:1:charge\r\nIdempotency-Key: zabor:2:charge\r\n\r\n" + charge, 400},

@@ -206,7 +206,7 @@ func (p *Proxy) admit(r *http.Request) error {
 	if p.o.Token != "" && !p.knows(r) {
 		return refuse(401, "the token is missing or wrong: send it as the bearer token, as the password of Basic, or in %s", tokenHeader)
 	}
-	if len(r.Header["Origin"]) > 0 || r.Header.Get("Sec-Fetch-Mode") != "" {
+	if len(r.Header["Origin"]) > 0 || r.Header.Get("Sec-Fetch-Site") != "" {
 		return refuse(403, "a browser may not ask here (Origin)")
 	}
 	if p.o.Token == "" && !p.o.Trusted && !plainHost(r.Host) {
