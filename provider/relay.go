@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"mime"
 	"net/http"
 	"net/url"
@@ -19,47 +18,34 @@ import (
 // them.
 
 // Forward sends a request that has no fence, and gives the answer as it comes;
-// the caller closes its body. header is sent with the profile's own fields in
-// place of the caller's. A GET or HEAD may share a connection; anything else has
-// one of its own, so that net/http does not send it again by itself. No redirect
-// is followed. Not sent: the error of a body that cannot be read to its length.
-func (p *Provider) Forward(ctx context.Context, method, path string, header http.Header, body io.Reader, length int64) (*http.Response, error) {
-	if err := CheckPath(path); err != nil {
-		return nil, err
+// the caller closes its body. The profile's own header fields take the place of
+// the request's. A GET or HEAD may share a connection; anything else has one of
+// its own, so that net/http does not send it again by itself. No redirect is
+// followed.
+func (p *Provider) Forward(ctx context.Context, r Request) (*http.Response, error) {
+	client, method := p.forwards, r.Method
+	switch method {
+	case http.MethodHead:
+		client, r.Method = p.lookups, http.MethodGet
+	case http.MethodGet:
+		client = p.lookups
 	}
-	for name, values := range header {
-		for _, value := range values {
-			if err := checkField(name, value); err != nil {
-				return nil, err
-			}
+	if len(r.Body) > 0 {
+		var err error
+		if r, err = p.signed(r); err != nil {
+			return nil, err
 		}
 	}
-	req, err := http.NewRequestWithContext(ctx, method, p.base.String()+path, nil)
+	req, err := p.newRequest(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	req.Header = header.Clone()
-	for name, values := range p.header {
-		req.Header[name] = values
+	req.Method = method
+	resp, err := client.Do(req)
+	if err == nil && resp.StatusCode == http.StatusUnauthorized {
+		p.forgetToken()
 	}
-	if g := p.auth.Grant; g != nil && path == g.Path {
-		req.SetBasicAuth(g.Account, g.Secret)
-	} else if g != nil {
-		bearer, err := p.bearer(ctx)
-		if err != nil {
-			return nil, err
-		}
-		req.Header.Set("Authorization", "Bearer "+bearer)
-	}
-	client := p.lookups
-	if method != http.MethodGet && method != http.MethodHead {
-		client = p.forwards
-		req.ContentLength = length
-		if length > 0 {
-			req.Body = io.NopCloser(body) // not one of the types that net/http can rewind
-		}
-	}
-	return client.Do(req)
+	return resp, err
 }
 
 // MaxReply is how long the body of an answer may be, in bytes, to be judged.
@@ -93,6 +79,9 @@ func (p *Provider) Object(ctx context.Context, row zabor.Row) (*Reply, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
+	if r, err = p.signed(r); err != nil {
+		return nil, err
+	}
 	req, err := p.newRequest(ctx, r)
 	if err != nil {
 		return nil, err

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -77,7 +76,7 @@ func (p *Proxy) observe(w http.ResponseWriter, r *http.Request, up Upstream, t t
 	defer cancel()
 	o := zabor.Outcome{Reason: "observed: no whole answer came"}
 	defer func() { ended <- o }()
-	resp, err := up.Forward(ctx, r.Method, t.path, passedHeader(r.Header, up), bytes.NewReader(body), int64(len(body)))
+	resp, err := up.Forward(ctx, passed(r, up, t, body))
 	if err != nil {
 		if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
 			o = zabor.Outcome{Verdict: zabor.Unsent, Reason: "observed: no connection"}

@@ -3,17 +3,19 @@ package proxy
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"time"
 
+	"zabor"
 	"zabor/provider"
 )
 
 // pass sends a request that has no fence and gives back what comes, as it comes.
 func (p *Proxy) pass(w http.ResponseWriter, r *http.Request, up Upstream, t target, body []byte) error {
-	resp, err := up.Forward(r.Context(), r.Method, t.path, passedHeader(r.Header, up), bytes.NewReader(body), int64(len(body)))
+	resp, err := up.Forward(r.Context(), passed(r, up, t, body))
 	if err != nil {
 		text := "it was not reached, or gave no answer"
 		if body != nil {
@@ -27,19 +29,16 @@ func (p *Proxy) pass(w http.ResponseWriter, r *http.Request, up Upstream, t targ
 	return nil
 }
 
-// passedHeader are the header fields of a request that passes without a fence:
-// with the caller's own idempotency key.
-func passedHeader(h http.Header, up Upstream) http.Header {
-	passed := http.Header{}
-	for _, field := range forwarded(h, up) {
-		passed.Add(field.Name, field.Value)
-	}
-	for _, name := range []string{"Content-Type", up.KeyHeader()} {
-		if values := h.Values(name); len(values) > 0 {
-			passed[http.CanonicalHeaderKey(name)] = values
+// passed is r as it passes without a fence: with the caller's own idempotency
+// key.
+func passed(r *http.Request, up Upstream, t target, body []byte) provider.Request {
+	request := provider.Request{Method: r.Method, Path: t.path, ContentType: r.Header.Get("Content-Type"), Body: body, Header: forwarded(r.Header, up)}
+	if name := up.KeyHeader(); name != "" {
+		for _, value := range r.Header.Values(name) {
+			request.Header = append(request.Header, zabor.HeaderField{Name: name, Value: value})
 		}
 	}
-	return passed
+	return request
 }
 
 // stream gives an answer on in small parts: its length costs no memory. The caller
@@ -63,7 +62,7 @@ func (p *Proxy) stream(w http.ResponseWriter, resp *http.Response, body io.Reade
 			}
 			_ = c.Flush()
 		}
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return
 		}
 		if err != nil {
@@ -79,7 +78,7 @@ func wholeReply(resp *http.Response) (reply *provider.Reply, rest io.Reader, err
 	_, err = io.CopyN(&read, resp.Body, provider.MaxReply)
 	rest = io.MultiReader(bytes.NewReader(read.Bytes()), resp.Body)
 	switch {
-	case err == io.EOF:
+	case errors.Is(err, io.EOF):
 		return &provider.Reply{Status: resp.StatusCode, Header: resp.Header, Body: read.Bytes()}, rest, nil
 	case err == nil:
 		err = fmt.Errorf("the answer is longer than %d bytes", provider.MaxReply)
