@@ -298,8 +298,15 @@ func (r *Resolver) controlled(ctx context.Context, row Row) (bool, error) {
 // expire holds a row whose time is up.
 func (r *Resolver) expire(ctx context.Context, row Row) error {
 	since, limit, what := row.SendUntil.Add(row.AbsentAfter), row.HoldAfter, "in doubt, and nothing decided it"
-	if row.State == Pending {
+	switch {
+	case row.State == Pending:
 		since, limit, what = row.StateSince, row.PendingFor, "pending, and the provider gave no verdict"
+	case row.Replays > 0 && !row.leaseEnded():
+		return nil // it is being sent again, or was just now
+	case row.Replays > 0:
+		// Each replay moves SendUntil: a person is told all the same, while the
+		// provider may know the key for days.
+		since = row.StateSince.Add(row.Lease + row.AbsentAfter)
 	}
 	if limit == 0 || row.ReadAt.Sub(since) <= limit {
 		return nil

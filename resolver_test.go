@@ -158,6 +158,48 @@ func TestALookupThatBeganEarlyProvesNothing(t *testing.T) {
 	})
 }
 
+// jumped is a database whose clock has jumped.
+type jumped struct {
+	zabor.Store
+	by time.Duration
+}
+
+func (j jumped) Open(ctx context.Context, in []zabor.State, after zabor.Key, limit int) ([]zabor.Row, error) {
+	rows, err := j.Store.Open(ctx, in, after, limit)
+	for i := range rows {
+		rows[i].ReadAt = rows[i].ReadAt.Add(j.by)
+	}
+	return rows, err
+}
+
+// A jump of the database's clock releases nothing early, and keeps nothing from
+// being released.
+func TestTheDatabasesClockJumps(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *sqlstore.Store) {
+		for _, by := range []time.Duration{time.Hour, -time.Hour} {
+			w := newWorld(t, s)
+			w.deleteAll()
+			r := w.resolver()
+			r.settleControl()
+			e := effect("1001")
+			e.HoldAfter = 10 * time.Hour
+			if _, err := w.fence.Do(t.Context(), e, w.answers(zabor.Outcome{})); !errors.Is(err, zabor.ErrInDoubt) {
+				t.Fatalf("error %v", err)
+			}
+			w.fence.Store = jumped{w.fence.Store, by}
+			r.after(0)
+			r.after(watchTime - time.Millisecond)
+			if row := w.row(e.Key); row.State != zabor.Doubt {
+				t.Errorf("jump of %s: %s before the resolver has watched it long enough", by, row.State)
+			}
+			r.after(time.Minute)
+			if row := w.row(e.Key); row.State != zabor.Released {
+				t.Errorf("jump of %s: %s, want released", by, row.State)
+			}
+		}
+	})
+}
+
 // A new send starts the watch anew, also where the row was seen in doubt before.
 func TestANewSendStartsTheWatchAnew(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *sqlstore.Store) {

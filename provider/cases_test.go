@@ -204,6 +204,32 @@ func builtin(t *testing.T, name, account string) func(string) provider.Profile {
 	}
 }
 
+// A first send that is answered as if it were a repeat, with something of another
+// order: its reference is not taken, and the row is held.
+func TestReplayOfAnotherOrder(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Idempotent-Replayed", "true")
+		fmt.Fprint(w, `{"id":"pay_9","status":"paid","amount":1999,"currency":"EUR","merchant_reference":"another"}`)
+	}))
+	t.Cleanup(server.Close)
+	s := newShop(t, sandbox.Options{}, 0, func(string) (provider.Profile, provider.Options) {
+		p, o := own(server.URL)
+		p.Echo.Order, p.Lookup = "/merchant_reference", nil
+		return p, o
+	}).asks(provider.RequestSpec{}, payment)
+	s.timeout, s.replay, s.holdAfter = time.Second, true, 2*time.Second
+	s.replayFor = time.Hour
+	if err := s.do("A-1", s.provider.Call); !errors.Is(err, zabor.ErrInDoubt) {
+		t.Errorf("error %v", err)
+	}
+	row := s.resolve("A-1")
+	if row.State != zabor.Held || row.Reference != "" {
+		t.Errorf("the row is %s %q (%s)", row.State, row.Reference, row.Reason)
+	}
+}
+
 func heldForReview(t *testing.T) {
 	gateway := func(url string) provider.Profile {
 		return provider.Profile{
