@@ -30,11 +30,15 @@ type history struct {
 	resolver *zabor.Resolver
 	now      time.Time // of all clocks but the database's, whose rows are moved instead
 
-	keys, lookup bool // what the provider has: idempotency keys, a look-up
+	keys, lookup bool          // what the provider has: idempotency keys, a look-up
+	life         time.Duration // of a key
+	lost         bool          // the queue loses the message in the end
 
 	key       zabor.Key
 	charges   int
-	reference map[string]string // by provider key: what was done under it
+	reference map[string]string    // by provider key: what was done under it
+	forgets   map[string]time.Time // by provider key: when the provider knows it no more
+	captures  int                  // calls that began with a capture
 	onTheWay  []late
 	read      []string // references that a live worker has read
 
@@ -61,8 +65,10 @@ func newHistory(t testing.TB, store *sqlstore.Store, seed uint64) *history {
 	h := &history{
 		t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), store: store, now: time.Now(),
 		key: zabor.Key{Scope: "shop", Order: fmt.Sprint("h", seed), Step: "charge"}, reference: map[string]string{},
+		forgets: map[string]time.Time{},
 	}
-	h.keys, h.lookup = h.rng.IntN(2) == 0, h.rng.IntN(3) > 0
+	h.keys, h.lookup, h.lost = h.rng.IntN(2) == 0, h.rng.IntN(3) > 0, h.rng.IntN(4) == 0
+	h.life = []time.Duration{5 * time.Minute, 2 * time.Hour}[h.rng.IntN(2)]
 	for i := range h.workers {
 		h.restart(i)
 	}
@@ -99,9 +105,12 @@ func (h *history) restart(i int) {
 	h.workers[i] = f
 }
 
+// deepest is how far one may act inside another.
+const deepest = 3
+
 // meanwhile lets others act inside what is under way.
 func (h *history) meanwhile() {
-	if h.depth >= 3 {
+	if h.depth >= deepest {
 		return
 	}
 	h.depth++
@@ -112,9 +121,11 @@ func (h *history) meanwhile() {
 }
 
 func (h *history) act() {
-	switch h.rng.IntN(10) {
+	switch h.rng.IntN(11) {
 	case 0, 1, 2, 3:
 		h.deliver(h.rng.IntN(2))
+	case 10:
+		h.impostor(h.rng.IntN(2))
 	case 4, 5, 6:
 		h.resolve()
 	case 7, 8:
@@ -147,8 +158,11 @@ func (h *history) pass(d time.Duration) {
 }
 
 func (h *history) execute(key string) string {
-	if ref, done := h.reference[key]; done && h.keys {
+	if ref, done := h.reference[key]; done && h.keys && h.now.Before(h.forgets[key]) {
 		return ref
+	}
+	if h.forgets[key].IsZero() {
+		h.forgets[key] = h.now.Add(h.life)
 	}
 	h.charges++
 	h.counter++
@@ -208,21 +222,37 @@ func (h *history) look(_ context.Context, row zabor.Row) (zabor.Finding, error) 
 	return zabor.Finding{Absent: true}, nil
 }
 
+// impostor delivers another request under the order's key: it must never be called,
+// nor pass for the order's own.
+func (h *history) impostor(i int) {
+	row, err := h.store.Load(h.t.Context(), h.key)
+	if err != nil || row.State == zabor.Released && row.Attempts() == 0 {
+		return // who comes first, or after calls that did nothing, is no impostor
+	}
+	h.note("another request is delivered to worker %d", i)
+	e := h.effect()
+	e.Message, e.Fingerprint = "another", "another"
+	depth := h.depth
+	h.depth = deepest // nobody acts meanwhile, who might make it the first
+	defer func() { h.depth = depth }()
+	died := h.dies(func() {
+		_, err = h.workers[i].Do(h.t.Context(), e, func(context.Context, zabor.Row) zabor.Outcome {
+			h.fatal("another request is called under the key")
+			return zabor.Outcome{}
+		})
+	})
+	if died {
+		h.restart(i)
+	} else if err == nil {
+		h.fatal("another request passes for the order's own")
+	}
+}
+
 func (h *history) deliver(i int) {
 	if h.acked || h.parked {
 		return
 	}
-	e := zabor.Effect{
-		Key: h.key, Provider: "acquirer", Amount: zabor.Money{Minor: 1999, Currency: "EUR"}, Message: "m", Fingerprint: "f",
-		Freeze:  func(k zabor.ProviderKeys, _ string) ([]byte, error) { return []byte("pay with " + k.Request), nil },
-		Timeout: historyTimeout, Attempts: 3, HoldAfter: 30 * time.Minute, PendingFor: time.Hour, MissingRow: zabor.Captured,
-	}
-	if h.lookup {
-		e.AbsentAfter = historyAbsent
-	}
-	if h.keys {
-		e.ReplayFor = time.Hour
-	}
+	e := h.effect()
 	if h.before {
 		e.MissingRow = zabor.Doubt
 	}
@@ -233,7 +263,13 @@ func (h *history) deliver(i int) {
 	var err error
 	read := len(h.read)
 	died := h.dies(func() {
-		row, err = h.workers[i].Do(h.t.Context(), e, func(_ context.Context, row zabor.Row) zabor.Outcome { return h.call(row, start) })
+		row, err = h.workers[i].Do(h.t.Context(), e, func(_ context.Context, row zabor.Row) zabor.Outcome {
+			h.captures++
+			if !h.captured(row) {
+				h.fatal("a call without a capture of its own")
+			}
+			return h.call(row, start)
+		})
 	})
 	if died {
 		h.read = h.read[:read] // what it had read is gone with it
@@ -254,6 +290,27 @@ func (h *history) deliver(i int) {
 			h.fatal("%v", err)
 		}
 	}
+}
+
+// captured reports whether the table holds the capture that a call says it has.
+func (h *history) captured(row zabor.Row) bool {
+	there, err := h.store.Load(h.t.Context(), row.Key)
+	return err == nil && there.Claim == row.Claim && there.State == zabor.Captured
+}
+
+func (h *history) effect() zabor.Effect {
+	e := zabor.Effect{
+		Key: h.key, Provider: "acquirer", Amount: zabor.Money{Minor: 1999, Currency: "EUR"}, Message: "m", Fingerprint: "f",
+		Freeze:  func(k zabor.ProviderKeys, _ string) ([]byte, error) { return []byte("pay with " + k.Request), nil },
+		Timeout: historyTimeout, Attempts: 3, HoldAfter: 30 * time.Minute, PendingFor: time.Hour, MissingRow: zabor.Captured,
+	}
+	if h.lookup {
+		e.AbsentAfter = historyAbsent
+	}
+	if h.keys { // room for a call that is under way, and for one that is executed late
+		e.ReplayFor = h.life - historyTimeout - historyAbsent
+	}
+	return e
 }
 
 // dies reports whether work ended by the death of its process.
@@ -340,6 +397,10 @@ func (h *history) check() {
 		h.fatal("the reference became %q, was %q", row.Reference, h.last.Reference)
 	case (row.State == zabor.Released || row.State == zabor.Declined) && h.charges > 0:
 		h.fatal("the row is %s, and money has moved", row.State)
+	case row.Captures < h.captures:
+		h.fatal("%d calls, and the row counts %d", h.captures, row.Captures)
+	case row.Attempts() > row.Allowance:
+		h.fatal("%d attempts, %d allowed", row.Attempts(), row.Allowance)
 	case row.State == zabor.Settled && h.charges != 1:
 		h.fatal("the row is settled, and charges=%d", h.charges)
 	case h.acked && row.State != zabor.Settled && row.State != zabor.Pending && row.State != zabor.Declined:
@@ -359,6 +420,10 @@ func (h *history) run() {
 	for i := range h.workers {
 		h.workers[i].At = nil
 	}
+	if h.lost {
+		h.forgotten()
+		return
+	}
 	for range 200 {
 		if h.acked {
 			break
@@ -373,6 +438,21 @@ func (h *history) run() {
 	}
 	if !h.acked {
 		h.fatal("the message never ends; the row is %s: %s", h.last.State, h.last.Reason)
+	}
+}
+
+// forgotten is a life whose message the queue has lost: the resolver alone finds
+// out what came of the call, or holds it for a person.
+func (h *history) forgotten() {
+	h.note("the queue loses the message")
+	for range 100 {
+		for h.dies(h.resolve) {
+		}
+		h.pass(time.Minute)
+		h.check()
+	}
+	if s := h.last.State; s == zabor.Captured || s == zabor.Doubt {
+		h.fatal("without its message the row stays %s", s)
 	}
 }
 

@@ -78,10 +78,10 @@ func TestUnbuiltNamesWhatIsNotActedOn(t *testing.T) {
 
 func TestUnbuiltCountsOnlyWhatIsSet(t *testing.T) {
 	for text, want := range map[string]string{
-		"shared: true":                        "queues.payments.shared",
-		"shared: false":                       "",
-		"missing_row: capture":                "",
-		"failed: {table: failed}":             "",
+		"shared: true":            "queues.payments.shared",
+		"shared: false":           "",
+		"missing_row: capture":    "",
+		"failed: {table: failed}": "",
 	} {
 		c, err := Parse("z", []byte(change(t, "    laravel:", "    "+text+"\n    laravel:")), environment(baseEnv))
 		if err != nil {
