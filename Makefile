@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build test model soak bench cover lint fmt
+.PHONY: help build test model mutants soak bench cover lint fmt
 
 GO       ?= go
 FUZZTIME ?= 10m
@@ -22,6 +22,10 @@ test: ## all tests, with the race detector, on real servers; installs them where
 model: ## the protocol's model and its mutants; one to two minutes
 	@scripts/install-test-packages.sh
 	@docs/model/check.sh
+
+mutants: ## takes one guard away at a time; the test that is there for it must fail; about ten minutes
+	@scripts/install-test-packages.sh
+	@$(GO) run ./internal/mutants
 
 soak: ## hours: the tests that kill at random, then each fuzzer for FUZZTIME (10m)
 	@scripts/install-test-packages.sh
