@@ -42,9 +42,9 @@ type Store interface {
 	// the given one, in key order.
 	Due(ctx context.Context, after Key, limit int) ([]Row, error)
 
-	// Control lists up to limit rows that were settled by the given provider
-	// and account through a call of their own, newest first: rows that a
-	// look-up with a good credential must find.
+	// Control lists up to limit rows that the given provider and account have
+	// settled themselves, through a call, a replay or a look-up, newest first:
+	// rows that a look-up with a good credential must find.
 	Control(ctx context.Context, provider, account string, limit int) ([]Row, error)
 
 	// Note appends n to what is known of k, beside the row: evidence that
@@ -83,6 +83,12 @@ type Hook struct {
 	SQL  string // with the placeholders of the fence's database
 	Args []any
 	Rows int // it must hit exactly so many rows; below zero: any number
+
+	// Aliases are Args with other texts in them that a database takes for the
+	// same numbers, where Args has a text that only looks like a number; nil: it
+	// has none. A hook that hits a row with them fails: it would hit the row of
+	// another order.
+	Aliases []any
 }
 
 // HookError says that a hook failed, and that nothing of its transaction was

@@ -42,7 +42,7 @@ func newStatements(d *dialect) statements {
 		swap:    d.sql(update + times + strings.Join(slices.Concat(asked, outcome), " = ?, ") + where),
 		outcome: d.sql(update + strings.Join(outcome, " = ?, ") + where),
 		load:    d.sql(selectRow + " WHERE scope = ? AND order_id = ? AND step = ?{lock}"),
-		control: d.sql(selectRow + " WHERE provider = ? AND account = ? AND state = 'settled' AND basis = 'call'" +
+		control: d.sql(selectRow + " WHERE provider = ? AND account = ? AND state = 'settled' AND basis = ?" +
 			" ORDER BY state_since DESC LIMIT ?"),
 		note: d.sql("INSERT INTO zabor_notes (id, scope, order_id, step, epoch, at, kind, actor, note) VALUES (?, ?, ?, ?, ?, {now}, ?, ?, ?)"),
 	}
@@ -279,6 +279,11 @@ func (s *Store) commit(ctx context.Context, query string, args []any, k zabor.Ke
 // runHook runs the application's statement. Whatever fails before the commit is
 // sent, also the connection, has rolled back the whole transaction.
 func (s *Store) runHook(ctx context.Context, tx *sql.Tx, h zabor.Hook) error {
+	if h.Aliases != nil {
+		if err := checkAliases(ctx, tx, h); err != nil {
+			return &zabor.HookError{Hook: h.Name, Err: err}
+		}
+	}
 	result, err := tx.ExecContext(ctx, h.SQL, h.Args...)
 	if err != nil {
 		return &zabor.HookError{Hook: h.Name, Err: err}
@@ -295,6 +300,25 @@ func (s *Store) runHook(ctx context.Context, tx *sql.Tx, h zabor.Hook) error {
 	}
 	if err := s.dialect.mistaken(ctx, tx); err != nil {
 		return &zabor.HookError{Hook: h.Name, Err: err}
+	}
+	return nil
+}
+
+// checkAliases is an error when h hits a row with its aliases. What it did is
+// undone.
+func checkAliases(ctx context.Context, tx *sql.Tx, h zabor.Hook) error {
+	if _, err := tx.ExecContext(ctx, "SAVEPOINT zabor_alias"); err != nil {
+		return err
+	}
+	n := int64(0)
+	if result, err := tx.ExecContext(ctx, h.SQL, h.Aliases...); err == nil {
+		n, _ = result.RowsAffected()
+	}
+	if _, err := tx.ExecContext(ctx, "ROLLBACK TO SAVEPOINT zabor_alias"); err != nil {
+		return err
+	}
+	if n > 0 {
+		return errors.New("it takes a part of the key for the number that it looks like, and would hit another order: send the id as the table has it")
 	}
 	return nil
 }
@@ -351,13 +375,18 @@ func (s *Store) rows(ctx context.Context, query string, args ...any) ([]zabor.Ro
 	return found, nil
 }
 
-// Control lists rows settled by a call, see [zabor.Store].
+// Control lists rows that the provider itself has settled, see [zabor.Store].
 func (s *Store) Control(ctx context.Context, provider, account string, limit int) ([]zabor.Row, error) {
-	found, err := s.rows(ctx, s.text.control, []byte(provider), []byte(account), int64(limit))
-	if err != nil {
-		return nil, fmt.Errorf("read settled rows of %s: %w", provider, err)
+	var all []zabor.Row
+	for _, basis := range []zabor.Basis{zabor.ByCall, zabor.ByReplay, zabor.ByLookup} {
+		found, err := s.rows(ctx, s.text.control, []byte(provider), []byte(account), string(basis), int64(limit))
+		if err != nil {
+			return nil, fmt.Errorf("read settled rows of %s: %w", provider, err)
+		}
+		all = append(all, found...)
 	}
-	return found, nil
+	slices.SortStableFunc(all, func(a, b zabor.Row) int { return b.StateSince.Compare(a.StateSince) })
+	return all[:min(limit, len(all))], nil
 }
 
 // Due lists rows whose hook must still run, see [zabor.Store].

@@ -136,7 +136,7 @@ func TestPlans(t *testing.T) {
 			{"open", open, openArgs, "zabor_fences_open"},
 			{"settled page", settled, settledArgs, "zabor_fences_open"},
 			{"page", page, pageArgs, map[string]string{"mysql": "PRIMARY", "postgres": "zabor_fences_pkey", "sqlite": "sqlite_autoindex_zabor_fences_1"}[s.Dialect()]},
-			{"control", s.text.control, []any{[]byte("nobody"), []byte(""), int64(3)}, "zabor_fences_control"},
+			{"control", s.text.control, []any{[]byte("nobody"), []byte(""), "call", int64(3)}, "zabor_fences_control"},
 			{"count open", s.dialect.sql("SELECT COUNT(*) FROM zabor_fences WHERE " + notClosed + " AND " + ofStep), stepArgs("charge"), "zabor_fences_open"},
 		} {
 			plan := explain(t, s, c.query, c.args)

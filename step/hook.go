@@ -85,11 +85,17 @@ func (s *Step) Hook(row zabor.Row) (*zabor.Hook, error) {
 			v, ok = data[name]
 		}
 		if !ok {
+			if row.Sealed != nil && row.Sealed.HookData != nil {
+				return nil, fmt.Errorf("hook %s of %s: what it binds from the message is kept, and cannot be read: %s", row.State, row.Key, row.Sealed.Why)
+			}
 			return nil, fmt.Errorf("hook %s of %s: the row has not kept %s of its message: it was captured before the hook named that, or its hooks had all run; write the rows by hand, or take the parameter out of the hook", row.State, row.Key, name)
 		}
 		if made.Args[i], err = parameter(v, s.spec.Dialect); err != nil {
 			return nil, fmt.Errorf("hook %s of %s: %s: %w", row.State, row.Key, name, err)
 		}
+	}
+	if aliases, ok := h.aliases(made.Args); ok && !h.inserts() {
+		made.Aliases = aliases
 	}
 	return made, nil
 }

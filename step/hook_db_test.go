@@ -372,8 +372,10 @@ func TestAHookNeverHitsAnotherOrder(t *testing.T) {
 	t.Parallel()
 	eachDialect(t, func(t *testing.T, dialect Dialect) {
 		for hook, order := range map[string]any{
-			"UPDATE orders SET state = 'paid' WHERE id = :order":      "7abc",
-			"UPDATE orders SET state = 'paid' WHERE code = :customer": int64(7),
+			"UPDATE orders SET state = 'paid' WHERE id = :order":          "7abc",
+			"UPDATE orders SET state = 'paid' WHERE :order = id":          "007",
+			"UPDATE orders SET state = 'paid' WHERE id = :order OR 1 = 2": "7.0",
+			"UPDATE orders SET state = 'paid' WHERE code = :customer":     int64(7),
 		} {
 			s := newPaidShop(t, dialect, map[zabor.State]Hook{zabor.Settled: {SQL: hook, Rows: 1}})
 			s.exec("UPDATE orders SET code = 'x' WHERE id = 7")

@@ -26,6 +26,11 @@ func (s *Step) load(ctx context.Context, key zabor.Key, data map[string]any) (ma
 		return nil, fmt.Errorf("step %s: load: %w", s.spec.Name, err)
 	}
 	defer conn.Close()
+	if aliases, ok := s.selects.aliases(args); ok {
+		if err := s.checkAlias(ctx, conn, aliases); err != nil {
+			return nil, err
+		}
+	}
 	rows, err := conn.QueryContext(ctx, s.selects.query, args...)
 	if err != nil {
 		return nil, fmt.Errorf("step %s: load: %w", s.spec.Name, err)
@@ -145,6 +150,20 @@ func textValue(s, databaseType string) string {
 		}
 	}
 	return s
+}
+
+// checkAlias refuses a row that is found by another text for the same number: the
+// column is a number, and the order of the message is no such.
+func (s *Step) checkAlias(ctx context.Context, conn *sql.Conn, aliases []any) error {
+	rows, err := conn.QueryContext(ctx, s.selects.query, aliases...)
+	if err != nil {
+		return nil //nolint:nilerr // a text that the database does not take is in no row
+	}
+	defer rows.Close()
+	if rows.Next() {
+		return refuse("step %s: load takes a part of the key for the number that it looks like, and would find another order: send the id as the table has it", s.spec.Name)
+	}
+	return nil
 }
 
 // mistaken are the warnings of MySQL and MariaDB that a text was taken for a

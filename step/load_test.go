@@ -69,6 +69,8 @@ func eachDatabase(t *testing.T, test func(t *testing.T, db *sql.DB, dialect Dial
 				"CREATE TABLE texts (id "+ty[1]+" PRIMARY KEY, total DECIMAL(12,2), currency VARCHAR(3))",
 				"INSERT INTO texts VALUES ('7abc', 1.00, 'EUR')",
 				"INSERT INTO texts VALUES ('A-1', 2.50, 'EUR')",
+				"INSERT INTO texts VALUES ('000123', 3.50, 'EUR')",
+				"INSERT INTO texts VALUES ('123', 4.50, 'EUR')",
 			)
 			test(t, db, dialect)
 		})
@@ -127,6 +129,7 @@ func TestLoadFindsExactlyTheOrder(t *testing.T) {
 		{"its text", "SELECT total, currency FROM orders WHERE id = :order", "7", nil},
 		{"eighteen digits", "SELECT total, currency FROM orders WHERE id = :order", int64(900719925474099312), nil},
 		{"one off in the last digit", "SELECT total, currency FROM orders WHERE id = :order", int64(900719925474099313), ErrNoRow},
+		{"a text that looks like a number", "SELECT total, currency FROM texts WHERE id = :order", "000123", nil},
 		{"a text", "SELECT total, currency FROM texts WHERE id = :order", "A-1", nil},
 		{"a number is not the text that begins with it", "SELECT total, currency FROM texts WHERE id = :order", int64(7), ErrNoRow},
 		{"two rows", "SELECT total, currency FROM orders WHERE id >= :order", int64(7), ErrRefused},
@@ -152,8 +155,14 @@ func TestLoadFindsExactlyTheOrder(t *testing.T) {
 func TestLoadNeverFindsAnotherOrder(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db *sql.DB, dialect Dialect) {
 		for load, order := range map[string]any{
-			"SELECT total, currency FROM orders WHERE id = :order": "7abc",
-			"SELECT total, currency FROM texts WHERE id = :n":      "x",
+			"SELECT total, currency FROM orders WHERE id = :order":             "7abc",
+			"SELECT total, currency FROM orders WHERE id = :order AND 1 = 1":   "007",
+			"SELECT total, currency FROM orders WHERE id = :order AND 2 = 2":   " 7",
+			"SELECT total, currency FROM orders WHERE id = :order AND 3 = 3":   "7.0",
+			"SELECT total, currency FROM orders WHERE id = :order AND 4 = 4":   "+7",
+			"SELECT total, currency FROM orders WHERE id = :order AND 5 = 5":   "7e0",
+			"SELECT total, currency FROM orders WHERE :order = id AND id <> 0": "0007",
+			"SELECT total, currency FROM texts WHERE id = :n":                  "x",
 		} {
 			s := charge(t, db, dialect, load)
 			e, err := s.Effect(t.Context(), Message{Data: map[string]any{"orderId": order, "n": int64(7)}})

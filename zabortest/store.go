@@ -627,8 +627,10 @@ func storeControl(t *testing.T, s zabor.Store) {
 	settle("4", "Stripe", "a", zabor.Settled, zabor.ByCall)
 	settle("5", "stripe", "a", zabor.Declined, zabor.ByCall)
 	settle("6", "stripe", "a", zabor.Settled, zabor.ByCall)
-	settle("7", "stripe", "a", zabor.Settled, zabor.ByCall)
-	for limit, want := range map[int][]string{1: {"7"}, 2: {"7", "6"}, 9: {"7", "6", "1"}} {
+	settle("7", "stripe", "a", zabor.Settled, zabor.ByReplay)
+	settle("8", "stripe", "a", zabor.Settled, zabor.ByLookup)
+	settle("9", "stripe", "a", zabor.Settled, zabor.ByImport)
+	for limit, want := range map[int][]string{1: {"8"}, 2: {"8", "7"}, 9: {"8", "7", "6", "1"}} {
 		rows, err := s.Control(t.Context(), "stripe", "a", limit)
 		if err != nil {
 			t.Fatal(err)

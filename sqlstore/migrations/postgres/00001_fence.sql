@@ -50,7 +50,7 @@ CREATE TABLE zabor_fences (
 );
 CREATE INDEX zabor_fences_open ON zabor_fences (state, scope, order_id, step);
 CREATE INDEX zabor_fences_due ON zabor_fences (scope, order_id, step) WHERE hook_due > '';
-CREATE INDEX zabor_fences_control ON zabor_fences (provider, account, state_since) WHERE state = 'settled' AND basis = 'call';
+CREATE INDEX zabor_fences_control ON zabor_fences (provider, account, basis, state_since) WHERE state = 'settled';
 
 CREATE TABLE zabor_notes (
   id       bytea  NOT NULL PRIMARY KEY,
