@@ -59,7 +59,7 @@ func newShop(t testing.TB) *shop {
 	s := &shop{t: t, answer: settled, redis: redis.NewClient(&redis.Options{Addr: addr.Addr, DB: addr.DB, MaxRetries: -1})}
 	t.Cleanup(func() { s.redis.Close() })
 	var err error
-	if s.store, err = sqlstore.Open("sqlite://" + filepath.Join(t.TempDir(), "fence.db")); err != nil {
+	if s.store, err = sqlstore.Open("sqlite://" + strings.ReplaceAll(filepath.Join(t.TempDir(), "fence.db"), "#", "%23")); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.store.Close() })
@@ -96,7 +96,9 @@ func newShop(t testing.TB) *shop {
 func (s *shop) step(spec step.Spec) *step.Step {
 	s.t.Helper()
 	spec.Order, spec.Currency, spec.Provider, spec.Dialect = "order", "EUR", "acquirer", step.SQLite
-	spec.Providers = map[string]step.Provider{"acquirer": {Timeout: 30 * time.Second}}
+	if spec.Providers == nil {
+		spec.Providers = map[string]step.Provider{"acquirer": {Timeout: 30 * time.Second}}
+	}
 	spec.Request = provider.RequestSpec{Path: "/payments", JSON: map[string]any{"amount": "{{minor}}"}}
 	spec.Attempts, spec.HoldAfter, spec.PendingFor = 2, time.Hour, time.Hour
 	made, err := step.New(spec)
