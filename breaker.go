@@ -47,7 +47,8 @@ type pause struct {
 	until    time.Time
 	length   time.Duration // 0: there is none, only unproven calls are counted
 	why      string
-	unproven int // calls in a row
+	trying   bool // it is over, and a call is under way that tries
+	unproven int  // calls in a row
 }
 
 // at is the pause of r, made where there is none. The caller holds mu.
@@ -76,20 +77,24 @@ func (f *Fence) Paused(provider string) (time.Duration, string) {
 }
 
 // wait is how long nothing may be sent on r, and why. When a pause is over, one
-// caller is let through to try; the others wait on until it has an answer, or for
-// as long as its call may take.
+// caller is let through to try; the others wait once more, no longer than its call
+// may take, since it may have an answer soon.
 func (b *breaker) wait(r road, now time.Time, call time.Duration) (time.Duration, string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	paused := []*pause{b.paused[road{r.provider, ""}], b.paused[r]}
 	for _, p := range paused {
 		if p != nil && p.length > 0 && p.until.After(now) {
-			return p.until.Sub(now), p.why
+			left := p.until.Sub(now)
+			if p.trying {
+				left = min(left, p.length)
+			}
+			return left, p.why
 		}
 	}
 	for _, p := range paused {
 		if p != nil && p.length > 0 {
-			p.until = now.Add(call)
+			p.until, p.trying = now.Add(call), true
 		}
 	}
 	return 0, ""
@@ -135,13 +140,13 @@ func (b *breaker) pause(r road, o Outcome, now time.Time) (begun bool) {
 	switch {
 	case o.Pause, o.Verdict == Misdirected, o.Verdict == Malformed:
 		p.length = wrongPause
-	case now.Before(p.until) && p.length > 0: // one of several that were under way
+	case now.Before(p.until) && p.length > 0 && !p.trying: // one of several that were under way
 		return begun
 	default:
 		p.length = min(max(2*p.length, firstPause), longestPause)
 	}
 	p.length = max(p.length, min(o.RetryAfter, longestPause))
-	p.until = now.Add(p.length)
+	p.until, p.trying = now.Add(p.length), false
 	p.why = o.Reason
 	return begun
 }

@@ -30,11 +30,12 @@ func TestBreaker(t *testing.T) {
 	}
 	waits(firstPause)
 
-	// One is let through when it is over; the others wait for its answer.
+	// One is let through when it is over; the others wait once more. When it is
+	// refused too, the next pause is longer, however soon its answer came.
 	now = now.Add(firstPause)
 	waits(0)
-	waits(10 * time.Second)
-	now = now.Add(10 * time.Second)
+	waits(firstPause)
+	now = now.Add(100 * time.Millisecond)
 	b.ended(road{"p", "charge"}, refused, now)
 	waits(2 * firstPause)
 
