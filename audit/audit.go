@@ -66,7 +66,7 @@ type Ledger struct {
 }
 
 const schema = `
-CREATE TABLE IF NOT EXISTS sources (name TEXT PRIMARY KEY, position BLOB NOT NULL, n INTEGER NOT NULL, complete INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS sources (name TEXT PRIMARY KEY, n INTEGER NOT NULL, complete INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS fences (id INTEGER PRIMARY KEY, scope BLOB, order_id BLOB, step BLOB, state TEXT, provider TEXT, key BLOB,
   reference BLOB, other BLOB, amount INTEGER, currency TEXT, captured INTEGER, since INTEGER, expired INTEGER, reason TEXT);
 CREATE TABLE IF NOT EXISTS successes (id INTEGER PRIMARY KEY, source TEXT, provider TEXT, reference BLOB, alias BLOB, key BLOB,
@@ -167,7 +167,7 @@ func fill[T any](ctx context.Context, l *Ledger, source string, again bool, entr
 				return err
 			}
 		}
-		_, err := tx.ExecContext(ctx, "INSERT INTO sources VALUES (?, x'', ?, ?) ON CONFLICT (name) DO UPDATE SET n = excluded.n, complete = excluded.complete", source, n, complete)
+		_, err := tx.ExecContext(ctx, "INSERT INTO sources VALUES (?, ?, ?) ON CONFLICT (name) DO UPDATE SET n = excluded.n, complete = excluded.complete", source, n, complete)
 		if err == nil {
 			err = tx.Commit()
 			tx = nil
@@ -284,7 +284,7 @@ func addPage(ctx context.Context, tx *sql.Tx, rows []zabor.Row, n int64) error {
 			return err
 		}
 	}
-	_, err = tx.ExecContext(ctx, "INSERT INTO sources VALUES ('fence', x'', ?, ?) ON CONFLICT (name) DO UPDATE SET n = excluded.n, complete = excluded.complete", n, len(rows) == 0)
+	_, err = tx.ExecContext(ctx, "INSERT INTO sources VALUES ('fence', ?, ?) ON CONFLICT (name) DO UPDATE SET n = excluded.n, complete = excluded.complete", n, len(rows) == 0)
 	return err
 }
 
