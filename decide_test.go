@@ -170,3 +170,40 @@ func TestForbid(t *testing.T) {
 		}
 	})
 }
+
+// A no about the request's form tells the shop nothing, since nobody has decided;
+// a person's decline of it does, once.
+func TestDeclineOfAMalformedRow(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *sqlstore.Store) {
+		w := newWorld(t, s)
+		var bound []string
+		w.fence.Hook = func(row zabor.Row) (*zabor.Hook, error) {
+			bound = append(bound, string(row.State)+" "+string(row.HookData))
+			return nil, nil
+		}
+		e := effect("1001")
+		e.HookData = []byte("{}")
+		w.fence.Do(t.Context(), e, w.answers(zabor.Outcome{Verdict: zabor.Malformed}))
+		row := w.row(e.Key)
+		if row.State != zabor.Declined || row.Basis != zabor.ByForm || row.HookData == nil {
+			t.Fatalf("%s by %s with hook data %q, want declined by form, with what its hooks bind", row.State, row.Basis, row.HookData)
+		}
+		decline := zabor.Decision{Key: row.Key, Seen: row.Claim, Action: zabor.Decline}
+		if decline.Made(row) {
+			t.Error("a no about the form counts as a person's decline")
+		}
+		if _, err := w.decide(decline); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := strings.Join(bound, ", "), "captured {}, declined {}"; got != want {
+			t.Errorf("hooks %s, want %s", got, want)
+		}
+		row = w.row(e.Key)
+		if row.Basis != zabor.ByPerson || row.HookData != nil || !decline.Made(row) {
+			t.Errorf("by %s with hook data %q", row.Basis, row.HookData)
+		}
+		if _, err := w.fence.Do(t.Context(), e, w.answers(done)); err != nil || w.calls != 1 {
+			t.Errorf("%v after %d calls; want it acked without a call", err, w.calls)
+		}
+	})
+}

@@ -322,13 +322,18 @@ func TestLaravelTakesWhatIsForwardedAndRetried(t *testing.T) {
 	_, failed := sqliteJobs(t)
 	q := newQueue(t, func(c *Config) { c.Failed = failed })
 	ctx := t.Context()
-	laravel(t, q, "push.php", "class", 1, 2)
+	laravel(t, q, "push.php", "class", 1, 2, 3)
 	pushed := q.list(t, q.k.ready)
 	if jobs := work(t, q, 1, "leave", 1); len(jobs) != 1 {
 		t.Fatalf("Laravel saw %d jobs, want 1", len(jobs))
 	}
 	second := q.receive(t) // the first is reserved by a worker that was killed
 	if err := q.Forward(ctx, second, "other"); err != nil {
+		t.Fatal(err)
+	}
+	third := q.receive(t)
+	third.Then = "done"
+	if err := q.Ack(ctx, third); err != nil {
 		t.Fatal(err)
 	}
 	first := q.receive(t)
@@ -339,7 +344,8 @@ func TestLaravelTakesWhatIsForwardedAndRetried(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := queue{addr: q.addr, app: q.app, Source: &Source{c: Config{Queue: "other", Prefix: q.c.Prefix}}}
-	for i, from := range []queue{q, other} {
+	done := queue{addr: q.addr, app: q.app, Source: &Source{c: Config{Queue: "done", Prefix: q.c.Prefix}}}
+	for i, from := range []queue{q, other, done} {
 		jobs := work(t, from, 90, "delete", 2)
 		if len(jobs) != 1 || jobs[0].Attempts != 1 || canonical(t, string(jobs[0].Body)) != canonical(t, pushed[i]) || fmt.Sprint(jobs[0].Data["orderId"]) != fmt.Sprint(i+1) {
 			t.Errorf("Laravel saw %+v on queue %s, want order %d as it was pushed", jobs, from.c.Queue, i+1)

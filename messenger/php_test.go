@@ -204,6 +204,31 @@ func TestPHPTakesFromTheFailedStream(t *testing.T) {
 	}
 }
 
+// What goes on, with its ack or out of the failure transport, PHP's worker takes
+// as a message that has never failed.
+func TestPHPTakesWhatGoesOn(t *testing.T) {
+	address := dsn(t, "delete_after_ack=1")
+	failed := strings.Replace(address, "/messages?", "/failed?", 1)
+	tr := open(t, address, func(o *Options) { o.Failed = &Stream{Client: connect(t, o.Config), Config: parse(t, failed)} })
+	runPHP(t, "send.php", address, "0", "pair", "1")
+	ok(t, tr.Park(t.Context(), tr.next(t), "held"))
+	ids := failedIDs(t, tr.Source)
+	if len(ids) != 1 {
+		t.Fatalf("parked are %v, want one", ids)
+	}
+	ok(t, tr.MoveOn(t.Context(), ids[0], "beside"))
+	m := tr.next(t)
+	m.Then = "beside"
+	ok(t, tr.Ack(t.Context(), m))
+	took := tell(t, runPHP(t, "consume.php", strings.Replace(address, "/messages?", "/beside?", 1), "2"))
+	if len(took) != 2 || !took[0].Same || took[0].From != "" || took[1].OrderID != "1" {
+		t.Errorf("PHP took %+v, want a pair whose references hold, and order 1", took)
+	}
+	if left := failedIDs(t, tr.Source); len(left) != 0 {
+		t.Errorf("left in the failure transport: %v", left)
+	}
+}
+
 // A message that a PHP worker had when it died is known as delivered before.
 func TestPHPWorkerDied(t *testing.T) {
 	address := dsn(t, "redeliver_timeout=1&claim_interval=50&delete_after_ack=1")
