@@ -322,7 +322,7 @@ func TestLaravelTakesWhatIsForwardedAndRetried(t *testing.T) {
 	_, failed := sqliteJobs(t)
 	q := newQueue(t, func(c *Config) { c.Failed = failed })
 	ctx := t.Context()
-	laravel(t, q, "push.php", "class", 1, 2, 3)
+	laravel(t, q, "push.php", "class", 1, 3)
 	pushed := q.list(t, q.k.ready)
 	if jobs := work(t, q, 1, "leave", 1); len(jobs) != 1 {
 		t.Fatalf("Laravel saw %d jobs, want 1", len(jobs))
