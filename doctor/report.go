@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"zabor/internal/app"
+	"zabor/internal/config"
 )
 
 // Report is all that was found out.
@@ -14,6 +15,8 @@ type Report struct {
 	// Known is how many findings a baseline holds, which are not among Findings.
 	Known  int     `json:"known"`
 	Values []Value `json:"values"`
+	// Limits are what no code can promise for the steps of zabor's own file.
+	Limits []config.StepLimit `json:"limits,omitempty"`
 }
 
 // Bad is how many errors and warnings there are.
@@ -47,6 +50,13 @@ func (r Report) Text(w io.Writer, fixes bool) error {
 		fmt.Fprintf(&b, "  %-44s %-28s %s\n", v.Key, v.Value, v.From)
 	}
 	if len(r.Values) > 0 {
+		b.WriteString("\n")
+	}
+	if len(r.Limits) > 0 {
+		b.WriteString("What no code can promise:\n")
+		for _, l := range r.Limits {
+			fmt.Fprintf(&b, "  %s at %s: %s\n", l.Step, l.Provider, l.Text)
+		}
 		b.WriteString("\n")
 	}
 	count := map[Severity]int{}

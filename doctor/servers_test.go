@@ -200,7 +200,7 @@ func TestMySQL(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	examineSettings(t, db, "mysql", []setting{
+	examineSettings(t, db, "mysql", []serverSetting{
 		{"", nil},
 		{"SET GLOBAL innodb_flush_log_at_trx_commit = 2", []string{"ZB170 error"}},
 		{"SET GLOBAL read_only = 1", []string{"ZB170 error", "ZB172 error"}},
@@ -229,7 +229,7 @@ func TestPostgres(t *testing.T) {
 	}
 	defer db.Close()
 	db.SetMaxOpenConns(1)
-	examineSettings(t, db, "postgres", []setting{
+	examineSettings(t, db, "postgres", []serverSetting{
 		{"", nil},
 		{"SET synchronous_commit = off", []string{"ZB171 error"}},
 		{"SET synchronous_commit = on", nil},
@@ -246,12 +246,12 @@ func TestPostgres(t *testing.T) {
 	})
 }
 
-type setting struct {
+type serverSetting struct {
 	statement string
 	want      []string
 }
 
-func examineSettings(t *testing.T, db *sql.DB, dialect string, list []setting) {
+func examineSettings(t *testing.T, db *sql.DB, dialect string, list []serverSetting) {
 	t.Helper()
 	ctx := limited(t)
 	for _, c := range list {

@@ -20,6 +20,20 @@ func unread(c *check) {
 	}
 }
 
+// setting is the line to write so that v is n: of the environment variable that it
+// comes from, else line, in the file that it is in.
+func setting(v *app.Value, line string, n int) string {
+	o := v.Origin()
+	name, unset := strings.CutSuffix(o.Env, " is not set")
+	switch {
+	case name != "" && (unset || o.Set != ""):
+		return fmt.Sprintf("%s=%d, in .env and wherever the environment is set", name, n)
+	case name != "":
+		return fmt.Sprintf("%s=%d, in %s", name, n, o.File)
+	}
+	return line + ", in " + o.File
+}
+
 // limit is how long something may take, and who says so.
 type limit struct {
 	time  time.Duration // 0: for ever
@@ -51,7 +65,7 @@ func reserve(c *check) {
 		if l.time == 0 {
 			ran = fmt.Sprintf("may run for ever (timeout %s)", from(l.value))
 		}
-		fix := fmt.Sprintf("'retry_after' => %d, in %s, for queue connection %s: longer than anything runs on it", int(need.Seconds()), l.queue.Reserve.Origin().File, l.queue.Name)
+		fix := fmt.Sprintf("%s, for queue connection %s: longer than anything runs on it", setting(l.queue.Reserve, fmt.Sprintf("'retry_after' => %d", int(need.Seconds())), int(need.Seconds())), l.queue.Name)
 		if l.time == 0 {
 			fix = fmt.Sprintf("--timeout=%d, or public $timeout = %d; in the job: below retry_after", int(kept.Seconds())-30, int(kept.Seconds())-30)
 		}
@@ -156,7 +170,8 @@ func redeliver(c *check) {
 			if l.time == 0 {
 				continue // a finding of its own
 			}
-			c.at(q.Reserve.Origin(), fmt.Sprintf("redeliver_timeout: %d, under options of transport %s", int(l.time.Seconds())*2+60, q.Name),
+			need := int(l.time.Seconds())*2 + 60
+			c.at(q.Reserve.Origin(), setting(q.Reserve, fmt.Sprintf("redeliver_timeout: %d", need), need)+", for transport "+q.Name,
 				"%s may wait %s for %s, and transport %s hands its message to the next worker after %s: both charge", app.Short(call.entry.class.Name), secs(l.value), call.provider, q.Name, secs(q.Reserve))
 		}
 	}

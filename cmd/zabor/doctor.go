@@ -72,6 +72,7 @@ func (c *doctorCommand) Run(p *program) error {
 		return err
 	}
 	if file != nil {
+		report.Limits = file.Limits()
 		if err := servers.file(file); err != nil {
 			return err
 		}

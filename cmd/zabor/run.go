@@ -37,6 +37,7 @@ type cli struct {
 	Migrate   migrateCommand   `cmd:"" help:"Create or upgrade the tables, or print the SQL."`
 	Fence     fenceCommand     `cmd:"" help:"Look at rows of the fence."`
 	Failed    failedCommand    `cmd:"" help:"Failure transports of the queues: list, put back, forget."`
+	Init      initCommand      `cmd:"" help:"Read a Laravel or Symfony application without running it, and print a zabor.yaml for it."`
 	Doctor    doctorCommand    `cmd:"" help:"What in an application's configuration, in its source and on its servers will charge twice or lose a message."`
 	Conf      configCommand    `cmd:"" name:"config" help:"Check the configuration, or print its schema."`
 	Audit     auditCommand     `cmd:"" help:"Provider 200s against rows, rows against payments and messages. Reads only, and works without a fence too."`

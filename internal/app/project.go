@@ -73,10 +73,11 @@ type Project struct {
 	Workers     []Worker
 	Notices     []Notice
 
-	byName map[string]*Class
-	env    *environment
-	params map[string]*Value // Symfony: parameters of services.yaml
-	files  map[string][]byte // PHP, YAML and dotenv files that were read, for excerpts
+	byName  map[string]*Class
+	env     *environment
+	written *Value            // Symfony: Config before placeholders are resolved
+	params  map[string]*Value // Symfony: parameters of services.yaml
+	files   map[string][]byte // PHP, YAML and dotenv files that were read, for excerpts
 }
 
 // largest is the largest source file that is read, in bytes.

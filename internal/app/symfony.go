@@ -24,8 +24,13 @@ func (p *Project) readSymfony(o Options) {
 	if o.DebugConfig != "" {
 		p.debugConfig(o.DebugConfig)
 	}
+	p.written = p.Config
 	p.Config = p.resolve(p.Config)
 }
+
+// Written is a value of the configuration as it is written, with its placeholders
+// such as %env(NAME)%; nil: there is none. Laravel's has none.
+func (p *Project) Written(path string) *Value { return p.written.Get(path) }
 
 // loadSymfonyEnv loads the dotenv files in Symfony's order. .env.local.php, which
 // "composer dump-env" writes, stands for all of them.

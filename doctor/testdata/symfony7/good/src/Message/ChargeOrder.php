@@ -2,9 +2,11 @@
 
 namespace App\Message;
 
+use App\Enum\Currency;
+
 final readonly class ChargeOrder implements ShopMessage
 {
-    public function __construct(public string $orderId, public int $attempt = 1)
+    public function __construct(public string $orderId, public Currency $currency, public int $attempt = 1)
     {
     }
 }

@@ -1,0 +1,485 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"zabor/doctor"
+	"zabor/internal/app"
+	"zabor/provider"
+)
+
+type initCommand struct {
+	Path        string `arg:"" help:"The application: the folder that composer.json is in."`
+	Environment string `name:"env" placeholder:"NAME" help:"Read for this environment. Else APP_ENV, or production where that is for development."`
+	DebugConfig string `placeholder:"FILE" help:"Symfony: the output of debug:config framework --format=json, read instead of config/packages."`
+}
+
+func (c *initCommand) Run(p *program) error {
+	project, err := app.Open(c.Path, app.Options{Lookup: os.LookupEnv, Environment: c.Environment, DebugConfig: c.DebugConfig})
+	if err != nil {
+		return usage(fmt.Errorf("nothing was read: %w", err), "name the folder of an application: the one that composer.json is in")
+	}
+	if project.Framework == app.None {
+		return usage(fmt.Errorf("%s is neither a Laravel nor a Symfony application", c.Path), "name the folder of an application: the one that composer.json is in")
+	}
+	w := initWriter{Project: project, payments: doctor.Payments(project)}
+	w.write()
+	for _, n := range project.Notices {
+		p.log.Warn("not understood: "+n.What, "file", n.File, "line", n.Line)
+	}
+	_, err = p.stdout.Write([]byte(w.text.String()))
+	return err
+}
+
+// initWriter writes a zabor.yaml for an application. It writes no secret: where
+// one is needed, the variable that holds it.
+type initWriter struct {
+	*app.Project
+	payments []doctor.Payment
+	text     strings.Builder
+}
+
+// line writes a line, with a comment where there is one.
+func (w *initWriter) line(comment, format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	if comment = strings.TrimSuffix(comment, "; "); comment != "" {
+		text = fmt.Sprintf("%-60s # %s", text, comment)
+	}
+	w.text.WriteString(text + "\n")
+}
+
+func (w *initWriter) write() {
+	w.line("", "# Made by \"zabor init\" of a %s application, for its environment %s.", w.Framework, w.Environment)
+	w.line("", "# Behind each value: where it was found. Secrets are the application's own variables; check the file with")
+	w.line("", "#     zabor config check -c zabor.yaml --env-file %s", filepath.ToSlash(filepath.Join(w.Root, ".env")))
+	scope := w.scope()
+	w.line("in every key: each shop and each environment needs another", "scope: %s", scope)
+	w.database()
+	w.redis()
+	w.neighbours()
+	w.queues()
+	w.enums()
+	w.steps()
+	w.bus()
+}
+
+var noName = regexp.MustCompile(`[^a-z0-9]+`)
+
+func (w *initWriter) scope() string {
+	name := w.Config.Get("app.name").Str()
+	if name == "" {
+		if absolute, err := filepath.Abs(w.Root); err == nil {
+			name = filepath.Base(absolute)
+		}
+	}
+	slug := strings.Trim(noName.ReplaceAllString(strings.ToLower(name), "-"), "-")
+	return cmp.Or(slug, "shop") + "-" + strings.Trim(noName.ReplaceAllString(strings.ToLower(w.Environment.Str()), "-"), "-")
+}
+
+// refer is v as zabor.yaml can hold it: the variable that it came from, with what
+// it is where that is not set; else its text. A secret is never a text.
+func refer(v *app.Value, secret string) string {
+	env := v.Origin().Env
+	name, unset := strings.CutSuffix(env, " is not set")
+	switch {
+	case v == nil && secret == "":
+		return ""
+	case name == "" && secret != "":
+		return "${" + secret + "}"
+	case name == "":
+		return escape(v.Str())
+	case unset && secret == "" && v.Known():
+		return "${" + name + ":-" + v.Str() + "}"
+	case unset:
+		return "${" + name + ":-}"
+	}
+	return "${" + name + "}"
+}
+
+// escape is a text in which zabor.yaml sees no variable.
+func escape(text string) string { return strings.ReplaceAll(text, "$", "$$") }
+
+func quote(text string) string { return strconv.Quote(text) }
+
+// database is the fence's: the application's own, so that hooks can ride along.
+func (w *initWriter) database() {
+	const why = "the application's own database, so that its rows can ride along"
+	if w.Framework == app.Symfony {
+		v := w.DatabaseAddress()
+		env := cmp.Or(v.Origin().Env, "DATABASE_URL")
+		w.line(why+"; "+v.Origin().String(), "fence: %s", quote("${"+env+"}"))
+		return
+	}
+	chosen := w.Config.Get("database.default")
+	c := w.Config.Get("database.connections").Get(chosen.Str())
+	if u := c.Get("url"); u.Known() && u.Str() != "" {
+		w.line(why+"; "+u.From.String(), "fence: %s", quote("${"+cmp.Or(u.From.Env, "DATABASE_URL")+"}"))
+		return
+	}
+	scheme := map[string]string{"mysql": "mysql", "mariadb": "mysql", "pgsql": "postgres"}[c.Get("driver").Str()]
+	switch {
+	case c.Get("driver").Str() == "sqlite":
+		w.line(why+"; "+c.Get("database").Origin().String(), "fence: %s", quote(escape(w.DatabaseAddress().Str())))
+		return
+	case scheme == "":
+		w.line("the application's database is none that zabor knows: MySQL, MariaDB, PostgreSQL or SQLite", "fence: %s", quote("${ZABOR_FENCE}"))
+		return
+	}
+	host := refer(c.Get("host"), "")
+	if c.Get("host").Kind == app.Map {
+		host = refer(c.Get("host").List()[0], "")
+	}
+	address := scheme + "://" + refer(c.Get("username"), "DB_USERNAME")
+	if c.Get("password").Str() != "" {
+		address += ":" + refer(c.Get("password"), "DB_PASSWORD")
+	}
+	address += "@" + host
+	if port := refer(c.Get("port"), ""); port != "" {
+		address += ":" + port
+	}
+	w.line(why+"; "+c.Get("database").Origin().String(), "fence: %s", quote(address+"/"+refer(c.Get("database"), "")))
+}
+
+// queue is the Redis queue of Laravel that payments go to, else the default one.
+func (w *initWriter) queue() *app.Queue {
+	var first *app.Queue
+	for _, q := range w.Queues() {
+		if q.Redis != nil && (q.Default || first == nil) {
+			first = &q
+		}
+	}
+	return first
+}
+
+func (w *initWriter) redis() {
+	if w.Framework == app.Symfony {
+		return
+	}
+	q := w.queue()
+	if q == nil {
+		w.line("", "# no queue connection of config/queue.php is on Redis: zabor takes messages from Redis only")
+		return
+	}
+	r := q.Redis
+	where := "connection " + r.Name + "; " + r.Host.Origin().String()
+	if env := r.Host.Origin().Env; strings.HasSuffix(env, "_URL") {
+		w.line(where, "redis: %s", quote("${"+env+"}"))
+		return
+	}
+	scheme := "redis"
+	if r.TLS {
+		scheme = "rediss"
+	}
+	login := ""
+	if r.Password.Str() != "" {
+		if r.Username.Str() != "" {
+			login = refer(r.Username, "REDIS_USERNAME")
+		}
+		login += ":" + refer(r.Password, "REDIS_PASSWORD") + "@"
+	}
+	w.line(where, "redis: %s", quote(scheme+"://"+login+refer(r.Host, "")+":"+refer(r.Port, "")+"/"+refer(r.DB, "")))
+}
+
+func (w *initWriter) neighbours() {
+	head := false
+	for _, k := range w.Neighbours() {
+		prefix, ok := k.FullPrefix()
+		n, known := k.Redis.Database()
+		if !ok || !known || prefix == "" {
+			continue
+		}
+		if !head {
+			w.line("what cache and sessions keep in Redis", "keep_apart:")
+			head = true
+		}
+		mark, comment := "", k.Use+" "+k.Name+"; "+k.Prefix.Origin().String()
+		for _, q := range w.Queues() {
+			key := w.key(q)
+			if q.Redis != nil && q.Redis.Shares(k.Redis) && (strings.HasPrefix(key, prefix) || strings.HasPrefix(prefix, key)) {
+				mark, comment = "# ", "as the queue's own keys: give it another prefix (zabor doctor: ZB131); "+comment
+			}
+		}
+		w.line(comment, "  %s- {prefix: %s, db: %d}", mark, quote(escape(prefix)), n)
+	}
+	if head && !strings.Contains(w.text.String(), "\n  - {prefix") {
+		w.line("", "  []")
+	}
+}
+
+func (w *initWriter) key(q app.Queue) string {
+	if q.Redis == nil {
+		return ""
+	}
+	if w.Framework == app.Symfony {
+		return q.Options["stream"].Str()
+	}
+	return q.Redis.Prefix.Str() + "queues:"
+}
+
+func (w *initWriter) queues() {
+	w.line("", "")
+	w.line("", "queues:")
+	if w.Framework == app.Symfony {
+		w.transports()
+		return
+	}
+	q := w.queue()
+	if q == nil {
+		w.line("", "  {}")
+		return
+	}
+	var names []string
+	for _, payment := range w.payments {
+		if name := cmp.Or(payment.Queue, q.Config.Get("queue").Str(), "default"); !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		names = []string{cmp.Or(q.Config.Get("queue").Str(), "default")}
+	}
+	for _, name := range names {
+		w.line("Laravel's queue; a queue of its own for payments is the cleanest", "  %s:", quote(name))
+		w.line("", "    laravel:")
+		w.line(q.From.String(), "      connection: %s", quote(q.Name))
+		w.line(q.Redis.Prefix.Origin().String(), "      prefix: %s", quote(escape(q.Redis.Prefix.Str())))
+		if horizon := w.Config.Get("horizon.prefix"); horizon.Known() {
+			w.line(horizon.From.String(), "      horizon: %s", quote(escape(horizon.Str())))
+		}
+		if n, ok := q.Reserve.Int(); ok {
+			w.line(q.Reserve.From.String(), "      retry_after: %ds", n)
+		}
+		if zone := w.Config.Get("app.timezone"); zone.Known() {
+			w.line(zone.From.String(), "      timezone: %s", quote(zone.Str()))
+		}
+		w.line("for encrypted jobs", "      app_key: %s", quote("${APP_KEY:-}"))
+		failed := w.Config.Get("queue.failed")
+		if driver := failed.Get("driver").Str(); driver != "" && !strings.HasPrefix(driver, "database") {
+			w.line("zabor keeps failed jobs in a table: php artisan queue:failed-table", "    # the application's driver is %s", driver)
+		}
+		w.line(failed.Get("table").Origin().String(), "    failed: {table: %s}", quote(cmp.Or(failed.Get("table").Str(), "failed_jobs")))
+	}
+}
+
+// What a DSN holds of secrets that are no variables.
+var (
+	writtenOut  = regexp.MustCompile(`(://(?:[^:@/?${]*:)?)[^@/?${]+@`)
+	authWritten = regexp.MustCompile(`(\bauth(?:\[\])?=)[^&${]+`)
+)
+
+var envPlaceholder = regexp.MustCompile(`%env\((?:[a-z_]+:)*([A-Za-z_]\w*)\)%`)
+
+func (w *initWriter) transports() {
+	failure := w.Config.Get("framework.messenger.failure_transport").Str()
+	written := false
+	for _, q := range w.Queues() {
+		if q.Redis == nil || q.Name == failure || len(w.payments) > 0 && !slices.ContainsFunc(w.payments, func(p doctor.Payment) bool { return p.Queue == q.Name }) {
+			continue
+		}
+		written = true
+		w.line("the transport's name", "  %s:", quote(q.Name))
+		w.line("", "    symfony:")
+		w.line(q.DSN.From.String(), "      dsn: %s", quote(w.dsn(q)))
+		if o := q.Reserve.Origin(); o.Default == "" && o.File != q.DSN.From.File {
+			w.line(o.String(), "      redeliver_timeout: %ss", q.Reserve.Str())
+		}
+		w.line("for signed messages", "      app_secret: %s", quote("${APP_SECRET:-}"))
+		w.failed(q, cmp.Or(q.Config.Get("failure_transport").Str(), failure))
+	}
+	if !written {
+		w.line("no transport of Messenger is on Redis, or its DSN is not known", "  {}")
+	}
+}
+
+// dsn is the transport's DSN with variables in place of placeholders, and with
+// the options that stand beside it. A password that is written out is replaced.
+func (w *initWriter) dsn(q app.Queue) string {
+	path := "framework.messenger.transports." + q.Name
+	text := cmp.Or(w.Written(path).Str(), w.Written(path+".dsn").Str())
+	text = envPlaceholder.ReplaceAllString(escape(text), "$${$1}")
+	text = writtenOut.ReplaceAllString(text, "$1$${REDIS_PASSWORD}@")
+	text = authWritten.ReplaceAllString(text, "$1$${REDIS_PASSWORD}")
+	separator := "?"
+	if strings.Contains(q.DSN.Str(), "?") {
+		separator = "&"
+	}
+	for _, name := range []string{"stream", "group", "dbindex", "delete_after_ack", "delete_after_reject", "serializer"} {
+		v := q.Options[name]
+		if o := v.Origin(); v.Known() && o.Default == "" && o != q.DSN.From {
+			text += separator + name + "=" + escape(v.Text)
+			separator = "&"
+		}
+	}
+	return text
+}
+
+func (w *initWriter) failed(q app.Queue, name string) {
+	f := w.Queue(name)
+	switch {
+	case name == "" || f == nil:
+		w.line("the application has no failure transport (zabor doctor: ZB121); zabor needs one", "    failed: {queue_name: failed}")
+	case f.Redis != nil:
+		w.line(f.From.String(), "    failed: {stream: %s}", quote(f.Options["stream"].Str()))
+	default:
+		queue := "default"
+		if _, query, ok := strings.Cut(f.DSN.Str(), "?"); ok {
+			for pair := range strings.SplitSeq(query, "&") {
+				if value, ok := strings.CutPrefix(pair, "queue_name="); ok {
+					queue = value
+				}
+			}
+		}
+		if v := f.Config.Get("options.queue_name"); v.Known() {
+			queue = v.Str()
+		}
+		w.line(f.From.String(), "    failed: {queue_name: %s}", quote(queue))
+	}
+}
+
+// enums are those in the properties of payment messages.
+func (w *initWriter) enums() {
+	head := false
+	seen := map[string]bool{}
+	for _, payment := range w.payments {
+		if payment.Class == nil {
+			continue
+		}
+		for _, property := range payment.Class.Properties {
+			enum := w.Class(property.Type)
+			if enum == nil || enum.Kind != "enum" || seen[enum.Name] {
+				continue
+			}
+			var cases []string
+			for _, one := range enum.Cases {
+				if one.Value != "" {
+					cases = append(cases, one.Name+": "+quote(escape(one.Value)))
+				}
+			}
+			if len(cases) == 0 {
+				continue
+			}
+			if !head {
+				w.line("", "")
+				w.line("PHP puts a case's name into the message; requests need its value", "enums:")
+				head = true
+			}
+			seen[enum.Name] = true
+			w.line(fmt.Sprintf("%s:%d", enum.File, enum.Line), "  '%s': {%s}", enum.Name, strings.Join(cases, ", "))
+		}
+	}
+}
+
+var (
+	orderName  = regexp.MustCompile(`(?i)order|invoice|booking`)
+	amountName = regexp.MustCompile(`(?i)amount|cents|total|price|sum`)
+	stepName   = regexp.MustCompile(`(?i)(refund|capture|payout|charge|pay)`)
+)
+
+// steps are comments: what is sent to a provider is for a person to write.
+func (w *initWriter) steps() {
+	w.line("", "")
+	if len(w.payments) == 0 {
+		w.line("", "# No job or handler was found that calls a payment provider. A step looks like the ones in zabor.example.yaml.")
+		return
+	}
+	w.line("", "# Found: messages whose handling calls a payment provider. Complete a step, take the # away, and let the")
+	w.line("", "# application's handler no longer call the provider.")
+	var names, used []string
+	var steps strings.Builder
+	for _, payment := range w.payments {
+		name, profile := strings.ToLower(noName.ReplaceAllString(strings.ToLower(payment.Provider), "")), "custom"
+		for _, b := range provider.Builtins() {
+			if b.Title == payment.Provider && b.Uncallable == "" {
+				name, profile = b.Name, b.Name
+			}
+		}
+		if profile == "custom" {
+			name = "acquirer"
+		}
+		if !slices.Contains(names, name+" "+profile) {
+			names = append(names, name+" "+profile)
+		}
+		step := stepNameOf(payment)
+		for n := 2; slices.Contains(used, step); n++ {
+			step = fmt.Sprintf("%s-%d", stepNameOf(payment), n)
+		}
+		used = append(used, step)
+		fmt.Fprintf(&steps, "#   %s:    # %s\n#     message: '%s'\n", step, payment.From, payment.Message)
+		order, amount := "ORDER", "AMOUNT"
+		if payment.Class != nil {
+			for _, property := range payment.Class.Properties {
+				if !property.Constructor && w.Framework == app.Laravel {
+					continue // its own options, such as $tries
+				}
+				fmt.Fprintf(&steps, "#     # property %s\n", strings.TrimSpace(property.Name+" "+property.Type))
+				path := property.Name
+				if strings.Contains(property.Type, `\Models\`) || strings.Contains(property.Type, `\Entity\`) {
+					path += ".id"
+				}
+				switch {
+				case orderName.MatchString(property.Name) && order == "ORDER":
+					order = path
+				case amountName.MatchString(property.Name) && amount == "AMOUNT":
+					amount = path
+				}
+			}
+		}
+		fmt.Fprintf(&steps, "#     order: %s\n#     amount: %s          # minor units; a decimal: {major: …}\n#     currency: EUR\n#     provider: %s\n#     request: {path: /…, json: {amount: \"{{minor}}\"}}\n", order, amount, name)
+	}
+	w.line("", "# providers:")
+	for _, both := range names {
+		name, profile, _ := strings.Cut(both, " ")
+		if profile == "custom" {
+			w.line("", "#   %s: {profile: custom, base_url: https://…}    # zabor.example.yaml has its keys", name)
+		} else {
+			w.line("", "#   %s: {profile: %s, secret: \"${%s_SECRET}\"}", name, profile, strings.ToUpper(name))
+		}
+	}
+	w.line("", "# steps:")
+	w.text.WriteString(steps.String())
+}
+
+func stepNameOf(payment doctor.Payment) string {
+	if m := stepName.FindString(app.Short(payment.Message)); m != "" {
+		m = strings.ToLower(m)
+		if m == "pay" {
+			return "charge"
+		}
+		return m
+	}
+	return "charge"
+}
+
+// bus names the other messages, which PHP goes on to handle.
+func (w *initWriter) bus() {
+	var others []string
+	money := func(class string) bool {
+		return slices.ContainsFunc(w.payments, func(p doctor.Payment) bool { return p.Message == class })
+	}
+	for _, job := range w.Jobs() {
+		if !money(job.Name) {
+			others = append(others, job.Name)
+		}
+	}
+	for _, h := range w.Handlers() {
+		if h.Message != "" && !money(h.Message) && !slices.Contains(others, h.Message) {
+			others = append(others, h.Message)
+		}
+	}
+	if len(others) == 0 {
+		return
+	}
+	w.line("", "")
+	w.line("", "# The other messages of the application. Where they come on the same queue, PHP's workers go on with them:")
+	w.line("", "# bus:")
+	w.line("", "#   forward:")
+	for _, class := range others {
+		w.line("", "#     '%s': default", class)
+	}
+}

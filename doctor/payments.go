@@ -1,0 +1,35 @@
+package doctor
+
+import "zabor/internal/app"
+
+// Payment is a message whose handling calls a payment provider.
+type Payment struct {
+	Message  string     // the class that is on the queue
+	Class    *app.Class // the same, where the application has it; nil: it has not
+	Provider string     // as people call it
+	Queue    string     // Laravel: the queue that it asks for; Symfony: the transport; empty: the default
+	From     app.Origin // of the call
+}
+
+// Payments are the messages of an application that lead to calls of payment
+// providers, each once.
+func Payments(p *app.Project) []Payment {
+	var list []Payment
+	seen := map[string]bool{}
+	for _, c := range newMoney(p, Options{}).all() {
+		if seen[c.entry.message] {
+			continue
+		}
+		seen[c.entry.message] = true
+		one := Payment{Message: c.entry.message, Class: p.Class(c.entry.message), Provider: c.provider, From: source(c.in.Class, c.call.Line)}
+		if p.Framework == app.Symfony {
+			if to := p.Routing(c.entry.message); len(to) > 0 {
+				one.Queue = to[0].Str()
+			}
+		} else if v := jobOption(&check{Project: p}, c.entry.class, "queue"); v != nil {
+			one.Queue = v.Str()
+		}
+		list = append(list, one)
+	}
+	return list
+}

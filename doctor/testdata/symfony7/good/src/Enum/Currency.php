@@ -1,0 +1,9 @@
+<?php
+
+namespace App\Enum;
+
+enum Currency: string
+{
+    case Euro = 'EUR';
+    case Dollar = 'USD';
+}
