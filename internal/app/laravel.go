@@ -155,7 +155,6 @@ type Redis struct {
 	TLS                     bool
 	Cluster                 bool
 	From                    Origin
-	dsn                     string // Symfony's; a secret
 }
 
 // Server is host:port, or the socket, in one spelling for each server; "" when

@@ -392,7 +392,7 @@ func (p *Project) redisTransport(q *Queue, options *Value) {
 		}
 	}
 	dsn := q.DSN.Str()
-	r := &Redis{Name: q.Name, From: q.From, Prefix: scalar(String, "", Origin{Default: p.named()}), dsn: dsn}
+	r := &Redis{Name: q.Name, From: q.From, Prefix: scalar(String, "", Origin{Default: p.named()})}
 	first, _, more := strings.Cut(dsn, ",")
 	r.Cluster = more
 	u, err := url.Parse(strings.NewReplacer("redis:?", "redis://?", "rediss:?", "rediss://?").Replace(first))
