@@ -39,13 +39,13 @@ const scratchMark = "zabor_scratch"
 
 // scratchDialect is what one database does in its own way.
 type scratchDialect struct {
-	what            string // it is called there
-	lock            string // whether the name is ours, until the connection ends
-	tables          string // names of the tables in it
-	there           string // how many there are of it
-	create, remove  string
-	grant           string
-	mark, markTable string
+	what           string // it is called there
+	lock           string // whether the name is ours, until the connection ends
+	tables         string // names of the tables in it
+	there          string // how many there are of it
+	create, remove string
+	grant          string
+	markTable      string
 }
 
 func scratchMySQL(name, database string) scratchDialect {
@@ -135,7 +135,7 @@ func (s *Scratch) open(ctx context.Context, store *Store) error {
 		return err
 	}
 	for _, statement := range []string{s.d.create, "CREATE TABLE " + s.d.markTable + " (id INTEGER NOT NULL PRIMARY KEY)"} {
-		if _, err := s.lock.ExecContext(ctx, statement); err != nil {
+		if _, err := s.db.ExecContext(ctx, statement); err != nil {
 			return s.refused("make", store, err)
 		}
 	}
@@ -145,13 +145,13 @@ func (s *Scratch) open(ctx context.Context, store *Store) error {
 // clear removes the place, if it is one that this package has made.
 func (s *Scratch) clear(ctx context.Context) error {
 	var there int
-	if err := s.lock.QueryRowContext(ctx, s.d.there).Scan(&there); err != nil {
+	if err := s.db.QueryRowContext(ctx, s.d.there).Scan(&there); err != nil {
 		return fmt.Errorf("look for the %s %s: %w", s.d.what, s.name, err)
 	}
 	if there == 0 {
 		return nil
 	}
-	rows, err := s.lock.QueryContext(ctx, s.d.tables)
+	rows, err := s.db.QueryContext(ctx, s.d.tables)
 	if err != nil {
 		return fmt.Errorf("look into the %s %s: %w", s.d.what, s.name, err)
 	}
@@ -171,7 +171,7 @@ func (s *Scratch) clear(ctx context.Context) error {
 	if len(tables) > 0 && !slices.Contains(tables, scratchMark) {
 		return &Problem{Found: fmt.Sprintf("there is a %s %s with tables of somebody else's (%s, …)", s.d.what, s.name, tables[0]), Fix: "it was not touched; rename it, or look whether it is needed"}
 	}
-	if _, err := s.lock.ExecContext(ctx, s.d.remove); err != nil {
+	if _, err := s.db.ExecContext(ctx, s.d.remove); err != nil {
 		return fmt.Errorf("remove the %s %s: %w", s.d.what, s.name, err)
 	}
 	return nil

@@ -42,6 +42,9 @@ func (p *program) newCore(file *config.Config, store *sqlstore.Store) (*core, er
 		return nil, err
 	}
 	fence := &zabor.Fence{Store: store, Secret: secret, Alert: p.alert, Hook: file.Hook}
+	if p.seed != nil {
+		fence.Store = p.seed(store)
+	}
 	if file.Journal != "" {
 		if fence.Journal, err = zabor.OpenJournal(file.Journal); err != nil {
 			return nil, usage(fmt.Errorf("%s: %w", file.Path, err), "make the folder writable for this user, or write another one under journal:")

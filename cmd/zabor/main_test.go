@@ -24,6 +24,9 @@ import (
 // detector watches these too.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-test.") {
+		if name := os.Getenv(mutantVariable); name != "" {
+			mainMutant(name)
+		}
 		main()
 	}
 	flag.Parse()
@@ -50,12 +53,18 @@ type process struct {
 // logged is shown if the test has failed.
 func start(t testing.TB, args ...string) *process {
 	t.Helper()
+	return startIn(t, nil, args...)
+}
+
+// startIn is start with more variables in the environment.
+func startIn(t testing.TB, env []string, args ...string) *process {
+	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(self, args...)
-	cmd.Env = slices.DeleteFunc(os.Environ(), func(s string) bool { return strings.HasPrefix(s, "ZABOR_") })
+	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(s string) bool { return strings.HasPrefix(s, "ZABOR_") }), env...)
 	return startCommand(t, cmd)
 }
 

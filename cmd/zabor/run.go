@@ -58,10 +58,18 @@ type program struct {
 	send           func(zabor.Alert) // to the alert addresses; nil: alerts go to the log only
 	lost           func() int64      // messages of alerts that no address has taken; nil: none are sent
 	count          func(zabor.Alert) // for the metrics; nil: there are none
+
+	// seed spoils the fence's store, so that tests see whether "zabor prove"
+	// finds it out. It is nil in every program but theirs.
+	seed func(zabor.Store) zabor.Store
 }
 
 // run is the whole program; it returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	return runSeeded(ctx, args, stdout, stderr, nil)
+}
+
+func runSeeded(ctx context.Context, args []string, stdout, stderr io.Writer, seed func(zabor.Store) zabor.Store) int {
 	var c cli
 	code := -1
 	parser, err := kong.New(&c,
@@ -84,7 +92,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "zabor: hint: %q shows every command and flag\n", "zabor --help")
 		return exitUsage
 	}
-	p := &program{ctx: ctx, stdout: stdout, stderr: stderr, cli: &c, log: newLog(&c, stderr)}
+	p := &program{ctx: ctx, stdout: stdout, stderr: stderr, cli: &c, log: newLog(&c, stderr), seed: seed}
 	return p.report(parsed.Run(p))
 }
 

@@ -1,0 +1,200 @@
+package sqlstore
+
+import (
+	"errors"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"zabor"
+	"zabor/internal/servers"
+)
+
+const scratchTest = "zabor_scratch_place"
+
+func openScratch(t *testing.T, address string) *Scratch {
+	t.Helper()
+	s, err := OpenScratch(t.Context(), address, scratchTest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.close)
+	return s
+}
+
+// count is 1 where the place is there.
+func (s *Scratch) count(t *testing.T) (n int) {
+	t.Helper()
+	if s.folder != "" {
+		if _, err := os.Stat(s.folder); err == nil {
+			return 1
+		}
+		return 0
+	}
+	if err := s.db.QueryRow(s.d.there).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// Scratch places on own servers: their names are the server's, not the database's.
+func scratchServers() map[string]func(testing.TB) string {
+	return map[string]func(testing.TB) string{
+		"sqlite":   func(t testing.TB) string { return "sqlite://" + filepath.Join(t.TempDir(), "fence.db") },
+		"mariadb":  servers.MariaDB,
+		"postgres": servers.Postgres,
+	}
+}
+
+// A fence in the place is not the fence beside it, and an abandoned place is
+// removed by whoever comes next.
+func TestScratchIsApartAndRemoved(t *testing.T) {
+	t.Parallel()
+	for name, address := range scratchServers() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			at := address(t)
+			real, err := Open(at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer real.Close()
+			if err := real.Migrate(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			k := zabor.Key{Scope: "s", Order: "1", Step: "charge"}
+			for range 2 { // the second time after a program that was killed
+				s := openScratch(t, at)
+				store, err := Open(s.Address)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := store.Migrate(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if err := store.Check(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := store.Load(t.Context(), k); !errors.Is(err, zabor.ErrNoRow) {
+					t.Fatalf("the place is not empty: %v", err)
+				}
+				row := zabor.Row{Key: k, State: zabor.Captured, Basis: zabor.ByCall, Provider: "p", Claim: zabor.Claim{Epoch: 1, ID: [16]byte{1}}}
+				if _, err := store.Insert(t.Context(), row, zabor.Write{}); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := real.Load(t.Context(), k); !errors.Is(err, zabor.ErrNoRow) {
+					t.Fatalf("the row is in the fence itself: %v", err)
+				}
+				store.Close()
+				if _, err := OpenScratch(t.Context(), at, scratchTest); !errors.Is(err, ErrScratchTaken) {
+					t.Fatalf("opened twice: %v", err)
+				}
+				s.close()
+			}
+			s := openScratch(t, at)
+			if got := s.count(t); got != 1 {
+				t.Fatalf("%d places, want 1", got)
+			}
+			if err := s.Remove(); err != nil {
+				t.Fatal(err)
+			}
+			s = &Scratch{d: s.d, db: real.db, folder: s.folder}
+			if got := s.count(t); got != 0 {
+				t.Fatalf("%d places after Remove, want none", got)
+			}
+			if err := real.Check(t.Context()); err != nil {
+				t.Fatalf("the fence itself: %v", err)
+			}
+		})
+	}
+}
+
+// What somebody else has made under the name stays.
+func TestScratchLeavesOthers(t *testing.T) {
+	t.Parallel()
+	for name, address := range scratchServers() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			at := address(t)
+			var problem *Problem
+			if name == "sqlite" {
+				folder := filepath.Join(filepath.Dir(strings.TrimPrefix(at, "sqlite://")), "zabor_others")
+				if err := os.Mkdir(folder, 0o700); err != nil {
+					t.Fatal(err)
+				}
+				file := filepath.Join(folder, "letters")
+				if err := os.WriteFile(file, nil, 0o600); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := OpenScratch(t.Context(), at, "zabor_others"); !errors.As(err, &problem) {
+					t.Fatalf("got %v, want a problem", err)
+				}
+				if _, err := os.Stat(file); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			real, err := Open(at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer real.Close()
+			create := "CREATE SCHEMA zabor_others"
+			if name == "mariadb" {
+				create = "CREATE DATABASE zabor_others"
+			}
+			for _, statement := range []string{create, "CREATE TABLE zabor_others.letters (id INTEGER)"} {
+				if _, err := real.db.Exec(statement); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := OpenScratch(t.Context(), at, "zabor_others"); !errors.As(err, &problem) || !strings.Contains(err.Error(), "letters") {
+				t.Fatalf("got %v, want a problem that names the table", err)
+			}
+			if _, err := real.db.Exec("INSERT INTO zabor_others.letters VALUES (1)"); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// A user who may not make the place is told what to grant.
+func TestScratchWithoutGrants(t *testing.T) {
+	t.Parallel()
+	for _, d := range []struct {
+		name    string
+		address func(testing.TB) string
+		setup   []string
+		grant   string
+	}{
+		{"mariadb", servers.MariaDB, []string{"CREATE USER IF NOT EXISTS clerk@'%' IDENTIFIED BY ''", "GRANT ALL ON %s.* TO clerk@'%%'"}, "GRANT ALL ON `zabor\\_scratch\\_grants`.*"},
+		{"postgres", servers.Postgres, []string{"CREATE ROLE clerk LOGIN", "REVOKE CREATE ON DATABASE %s FROM PUBLIC"}, "GRANT CREATE ON DATABASE"},
+	} {
+		t.Run(d.name, func(t *testing.T) {
+			t.Parallel()
+			at := d.address(t)
+			u, err := url.Parse(at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			real, err := Open(at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer real.Close()
+			for _, statement := range d.setup {
+				statement = strings.ReplaceAll(strings.ReplaceAll(statement, "%s", strings.Trim(u.Path, "/")), "%%", "%")
+				if _, err := real.db.Exec(statement); err != nil {
+					t.Fatal(err)
+				}
+			}
+			u.User = url.User("clerk")
+			var problem *Problem
+			if _, err := OpenScratch(t.Context(), u.String(), "zabor_scratch_grants"); !errors.As(err, &problem) || !strings.Contains(problem.Fix, d.grant) {
+				t.Fatalf("got %v, want a problem with %q", err, d.grant)
+			}
+		})
+	}
+}
