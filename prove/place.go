@@ -155,6 +155,7 @@ providers:
     lookup: {path: "/payments?merchant_reference={{provider_key}}&order={{order}}", items: /data, absent_after: %s}
 steps:
   charge:
+    step: %s # of its own: two scopes of one step on one table are two recipes of a key
     message: ['App\Jobs\ChargeOrder', 'App\Message\ChargeOrder']
     order: orderId
     amount: amountCents
@@ -162,7 +163,7 @@ steps:
     provider: sandbox
     request: {path: /payments, json: {amount: "{{minor}}", currency: "{{currency}}", order: "{{order}}"}}
 queues:
-`, s.name, s.lanes, span(s.hold), s.provider, span(s.times.Timeout), span(s.times.AbsentAfter))
+`, s.name, s.lanes, span(s.hold), s.provider, span(s.times.Timeout), span(s.times.AbsentAfter), s.name)
 	env = []string{"PROVE_FENCE=" + s.fence, "PROVE_REDIS=" + p.RedisURL, "PROVE_DSN=" + p.dsn(s.name, s.times)}
 	for _, q := range s.queues {
 		if q == Laravel {
