@@ -117,7 +117,7 @@ func TestChainGoesOnOnlyWhenSettled(t *testing.T) {
 // this one is removed.
 func TestChainAcrossSlots(t *testing.T) {
 	c := clusterOfOne(t)
-	s, err := NewSource(c, Config{Queue: "default", Prefix: "p:", HashTag: true, Connection: "redis", RetryAfter: time.Minute})
+	s, err := NewSource(c, Config{Queue: "default", Prefix: "p:", Connection: "redis", RetryAfter: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,11 +1,7 @@
 package laravel
 
 import (
-	"context"
 	"errors"
-	"net"
-	"os/exec"
-	"strings"
 	"testing"
 	"time"
 
@@ -15,57 +11,12 @@ import (
 	"zabor/worker"
 )
 
-// clusterOfOne starts a Redis Cluster of one node that has all slots.
+// clusterOfOne is a client of a Redis Cluster of one node.
 func clusterOfOne(t *testing.T) *redis.ClusterClient {
 	t.Helper()
-	program := servers.Need(t, "redis-server", "redis-server")
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := l.Addr().String()
-	_, port, _ := net.SplitHostPort(addr)
-	l.Close()
-	// The bus port is by default the port + 10000, which may be too large.
-	cmd := exec.Command(program, "--port", port, "--bind", "127.0.0.1", "--dir", t.TempDir(), "--save", "",
-		"--cluster-enabled", "yes", "--cluster-port", freePort(t))
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
-
-	one := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1})
-	defer one.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for slots := false; ; {
-		if !slots {
-			slots = one.ClusterAddSlotsRange(ctx, 0, 16383).Err() == nil
-		} else if info, _ := one.ClusterInfo(ctx).Result(); strings.Contains(info, "cluster_state:ok") {
-			break
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatal("the cluster did not start within 30s")
-		}
-	}
-	c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{addr}, MaxRetries: -1})
+	c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{servers.RedisCluster(t).Addr()}, MaxRetries: -1})
 	t.Cleanup(func() { c.Close() })
 	return c
-}
-
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	return port
 }
 
 // Every key that a command touches is in one slot: a cluster refuses others.
@@ -73,7 +24,7 @@ func TestCluster(t *testing.T) {
 	c := clusterOfOne(t)
 	ctx := t.Context()
 	for _, config := range []Config{
-		{Queue: "default", Prefix: "laravel_database_", HashTag: true},
+		{Queue: "default", Prefix: "laravel_database_"},
 		{Queue: "{orders}", Prefix: "laravel_database_"},
 		{Queue: "orders", Prefix: "shop:{prod}:"},
 	} {

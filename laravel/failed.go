@@ -64,7 +64,7 @@ func (s *Source) Push(ctx context.Context, raw []byte) (bool, error) {
 }
 
 func (s *Source) push(ctx context.Context, queue string, raw []byte) (bool, error) {
-	k := names(s.c.Prefix, queue, s.c.HashTag)
+	k := names(s.c.Prefix, queue, s.cluster)
 	n, err := pushScript.Run(ctx, s.redis, []string{k.ready, k.notify, k.delayed}, raw).Int64()
 	if err != nil {
 		return false, fmt.Errorf("laravel queue %s: cannot queue a job: %w", queue, err)

@@ -40,7 +40,7 @@ func (s *Source) moveTo(ctx context.Context, m *worker.Message, queue string, pa
 // replace removes m from the queue and puts a payload on the given one, in one
 // script where Redis allows that.
 func (s *Source) replace(ctx context.Context, what string, m *worker.Message, queue string, payload []byte, delay time.Duration) error {
-	member, to := m.Receipt.(receipt).member, names(s.c.Prefix, queue, s.c.HashTag)
+	member, to := m.Receipt.(receipt).member, names(s.c.Prefix, queue, s.cluster)
 	if s.sameSlot(to.ready) {
 		n, err := replaceScript.Run(ctx, s.redis, []string{s.k.reserved, to.ready, to.notify, to.delayed}, member, payload, seconds(delay)).Int64()
 		return s.answered(what, m, n, err)
@@ -60,8 +60,7 @@ func (s *Source) replace(ctx context.Context, what string, m *worker.Message, qu
 
 // sameSlot reports whether one script may touch this queue and key.
 func (s *Source) sameSlot(key string) bool {
-	_, cluster := s.redis.(*redis.ClusterClient)
-	return !cluster || hashed(key) == hashed(s.k.ready)
+	return !s.cluster || hashed(key) == hashed(s.k.ready)
 }
 
 // hashed is the part of a key that Redis Cluster hashes.

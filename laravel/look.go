@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -24,7 +25,7 @@ func (s *Source) Look(ctx context.Context) iter.Seq2[worker.Seen, error] {
 		_ = s.list(ctx, s.k.ready, worker.Ready, yield) &&
 			s.set(ctx, s.k.delayed, worker.Delayed, yield) &&
 			s.set(ctx, s.k.reserved, worker.Reserved, yield) &&
-			s.list(ctx, s.k.dead, worker.Reserved, yield)
+			s.list(ctx, s.k.dead, worker.Ready, yield)
 	}
 }
 
@@ -37,7 +38,7 @@ func (s *Source) list(ctx context.Context, key string, place worker.Place, yield
 			return false
 		}
 		for _, raw := range payloads {
-			if !yield(s.seen(raw, place, time.Time{}), nil) {
+			if !yield(s.seen(raw, place, ""), nil) {
 				return false
 			}
 		}
@@ -57,7 +58,7 @@ func (s *Source) set(ctx context.Context, key string, place worker.Place, yield 
 			return false
 		}
 		for i := 0; i+1 < len(members); i += 2 {
-			if !yield(s.seen(members[i], place, second(members[i+1])), nil) {
+			if !yield(s.seen(members[i], place, members[i+1]), nil) {
 				return false
 			}
 		}
@@ -71,19 +72,19 @@ func (s *Source) unseen(key string, err error) error {
 	return fmt.Errorf("laravel queue %s: cannot look at %s: %w", s.c.Queue, key, err)
 }
 
-func (s *Source) seen(raw string, place worker.Place, until time.Time) worker.Seen {
-	m := Decode([]byte(raw), s.c.AppKeys)
-	m.DeliveredBefore = m.DeliveredBefore || place == worker.Reserved
-	return worker.Seen{Message: m, Place: place, Until: until}
-}
-
-// second is the time that a score says; zero: it is none.
-func second(score string) time.Time {
-	var f float64
-	if _, err := fmt.Sscan(score, &f); err != nil || math.IsInf(f, 0) || math.IsNaN(f) {
-		return time.Time{}
+func (s *Source) seen(raw string, place worker.Place, score string) worker.Seen {
+	seen := worker.Seen{Message: Decode([]byte(raw), s.c.AppKeys), Place: place}
+	if place == worker.Ready {
+		return seen
 	}
-	return time.Unix(int64(math.Ceil(f)), 0)
+	until, _ := strconv.ParseFloat(score, 64)
+	seen.Until = time.Unix(int64(math.Ceil(until)), 0)
+	if place == worker.Reserved && until != math.Floor(until) { // see the scripts
+		seen.Holder = "zabor"
+		p, err := parse([]byte(raw))
+		seen.DeliveredBefore = err == nil && (p.attempts > 1 || p.fields["retry_of"] != nil)
+	}
+	return seen
 }
 
 // Others lists Horizon's supervisors that work the queue, and jobs that a worker

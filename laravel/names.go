@@ -1,6 +1,10 @@
 package laravel
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
 
 // keys are the names of one queue's keys in Redis.
 type keys struct {
@@ -11,10 +15,12 @@ type keys struct {
 	dead     string // list of ours: payloads that cannot be decoded
 }
 
-// names builds a queue's keys. With hashTag a queue name without a {tag} is put
-// in braces, as Laravel does from 13.5 on when its connection is a cluster.
-func names(prefix, queue string, hashTag bool) keys {
-	if hashTag && !hasTag(queue) {
+// names builds a queue's keys. On a cluster all of them must be in one slot: a
+// queue name without a {tag} is put in braces, as Laravel does from 13.5 on. Before
+// that such a queue had to have braces in its name, or in the prefix, which are
+// left as they are.
+func names(prefix, queue string, cluster bool) keys {
+	if cluster && !hasTag(prefix+queue) {
 		queue = "{" + queue + "}"
 	}
 	ready := prefix + "queues:" + queue
@@ -25,6 +31,17 @@ func names(prefix, queue string, hashTag bool) keys {
 		notify:   ready + ":notify",
 		dead:     prefix + "zabor:" + queue + ":dead",
 	}
+}
+
+// Key is the key of a queue's list on client's Redis, with which all of the queue's
+// keys begin.
+func Key(client redis.UniversalClient, prefix, queue string) string {
+	return names(prefix, queue, isCluster(client)).ready
+}
+
+func isCluster(client redis.UniversalClient) bool {
+	_, ok := client.(*redis.ClusterClient)
+	return ok
 }
 
 // hasTag reports whether Redis Cluster would hash only a part of name: what is

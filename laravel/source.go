@@ -26,7 +26,6 @@ type Config struct {
 	Prefix     string        // database.redis.options.prefix; may be empty
 	Connection string        // name in config/queue.php, written to failed_jobs
 	RetryAfter time.Duration // how long a job stays reserved, at least 1 s; rounded up to whole seconds
-	HashTag    bool          // put the queue's name in braces, as Laravel 13.5 and later do on a cluster
 	AppKeys    []AppKey      // the application's key and its previous ones; none: encrypted jobs are refused
 	Failed     *FailedJobs   // nil: Park is an error
 	Horizon    string        // horizon.prefix, where Horizon is installed; empty: it is not
@@ -35,10 +34,11 @@ type Config struct {
 
 // Source is one Laravel queue.
 type Source struct {
-	redis redis.UniversalClient
-	c     Config
-	k     keys
-	h     *horizon // nil: there is none
+	redis   redis.UniversalClient
+	cluster bool
+	c       Config
+	k       keys
+	h       *horizon // nil: there is none
 
 	mu     sync.Mutex
 	dead   []string  // undecodable payloads to be delivered (again)
@@ -65,7 +65,8 @@ func NewSource(client redis.UniversalClient, c Config) (*Source, error) {
 	case c.RetryAfter < time.Second:
 		return nil, fmt.Errorf("laravel queue %s: retry_after is %v, at least 1s", c.Queue, c.RetryAfter)
 	}
-	s := &Source{redis: client, c: c, k: names(c.Prefix, c.Queue, c.HashTag)}
+	cluster := isCluster(client)
+	s := &Source{redis: client, c: c, k: names(c.Prefix, c.Queue, cluster), cluster: cluster}
 	if c.Horizon != "" {
 		s.h = &horizon{redis: client, prefix: c.Horizon, connection: c.Connection, warn: c.Warn}
 	}
@@ -80,9 +81,6 @@ func NewSource(client redis.UniversalClient, c Config) (*Source, error) {
 		}
 		if s.h != nil {
 			return nil, fmt.Errorf("laravel queue %s: %w", c.Queue, errHorizonCluster)
-		}
-		if !hasTag(s.k.ready) {
-			return nil, fmt.Errorf("laravel queue %s: on a cluster all keys of a queue must be in one slot: Laravel before 13.5 needs a name in braces, {%s}, and 13.5 and later add them (hash tag)", c.Queue, c.Queue)
 		}
 	}
 	return s, nil

@@ -89,8 +89,7 @@ func (s *Source) delayed(member, score string) worker.Seen {
 	return worker.Seen{Message: m, Place: worker.Delayed, Until: time.UnixMilli(int64(due))}
 }
 
-// lookAtPending passes the group's pending entries to yield, as lookAtNew does. One
-// whose delivery counter is 0 was put back by a worker that had not begun.
+// lookAtPending passes the group's pending entries to yield, as lookAtNew does.
 func (s *Source) lookAtPending(ctx context.Context, yield func(worker.Seen, error) bool) bool {
 	for from := "-"; ; {
 		pending, err := s.client.XPendingExt(ctx, &redis.XPendingExtArgs{
@@ -119,14 +118,7 @@ func (s *Source) lookAtPending(ctx context.Context, yield func(worker.Seen, erro
 			if len(entries) == 0 {
 				continue // trimmed or deleted: nobody can be given it any more
 			}
-			seen := worker.Seen{
-				Message: s.lying(entries[0], p.RetryCount), Place: worker.Reserved,
-				Holder: p.Consumer, Until: time.Now().Add(s.cfg.RedeliverTimeout - p.Idle),
-			}
-			if p.RetryCount == 0 {
-				seen.Holder = ""
-			}
-			if !yield(seen, nil) {
+			if !yield(s.pending(entries[0], p), nil) {
 				return false
 			}
 		}
@@ -136,14 +128,28 @@ func (s *Source) lookAtPending(ctx context.Context, yield func(worker.Seen, erro
 	}
 }
 
-// lying is an entry as a message that nobody was given by it.
-func (s *Source) lying(e redis.XMessage, deliveries int64) *worker.Message {
+// pending is an entry that a consumer has. One whose delivery counter is 0 was put
+// back by a worker that had not begun.
+func (s *Source) pending(e redis.XMessage, p redis.XPendingExt) worker.Seen {
+	before := p.RetryCount
+	seen := worker.Seen{Place: worker.Reserved, Until: time.Now().Add(s.cfg.RedeliverTimeout - p.Idle)}
+	if p.RetryCount > 0 {
+		seen.Holder = p.Consumer
+		if IsConsumer(p.Consumer) {
+			before--
+		}
+	}
+	seen.Message = s.lying(e, before)
+	return seen
+}
+
+// lying is an entry that was delivered so often before.
+func (s *Source) lying(e redis.XMessage, before int64) *worker.Message {
 	fields := make(map[string]string, len(e.Values))
 	for name, value := range e.Values {
 		fields[name], _ = value.(string)
 	}
-	// To this reader it would be one more delivery.
-	m := s.message(e.ID, fields, "", deliveries+1)
+	m := s.message(e.ID, fields, "", before+1)
 	m.Receipt = nil
 	return m
 }
@@ -157,7 +163,8 @@ func (s *Source) unseen(err error) error {
 const alive = time.Minute
 
 // Others lists consumers of the group that are not zabor's and have asked for
-// messages within the last minute.
+// messages within the last minute. Before Redis 7.2 asking in vain does not count:
+// a worker that found nothing for a minute is seen again when it takes a message.
 func (s *Source) Others(ctx context.Context) ([]worker.Other, error) {
 	consumers, err := s.client.XInfoConsumers(ctx, s.cfg.Stream, s.cfg.Group).Result()
 	if err != nil {

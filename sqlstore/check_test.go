@@ -221,3 +221,16 @@ func TestSession(t *testing.T) {
 		}
 	})
 }
+
+// A table that is not there is told from everything else.
+func TestNoTable(t *testing.T) {
+	onEach(t, func(t *testing.T, s *Store) {
+		for query, want := range map[string]bool{"SELECT 1 FROM nowhere": true, "SELECT nothing FROM zabor_meta": false, "SELECT 1 FROM zabor_meta": false} {
+			var n int
+			err := s.DB().QueryRowContext(t.Context(), query).Scan(&n)
+			if got := s.NoTable(err); got != want {
+				t.Errorf("%s: NoTable(%v) = %t, want %t", query, err, got, want)
+			}
+		}
+	})
+}

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"time"
 
@@ -139,6 +140,14 @@ func (s *Store) Close() error { return s.db.Close() }
 
 // DB is the pool of connections, for SQL that rides along.
 func (s *Store) DB() *sql.DB { return s.db }
+
+// NoTable reports whether err is the database's answer that a table does not exist.
+func (s *Store) NoTable(err error) bool {
+	if err != nil && s.dialect.name == "sqlite" { // which has no code of its own for it
+		return strings.Contains(err.Error(), "no such table")
+	}
+	return s.dialect.judge(err) == missing
+}
 
 // Dialect is "mysql" (MariaDB too), "postgres" or "sqlite".
 func (s *Store) Dialect() string { return s.dialect.name }

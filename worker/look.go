@@ -14,8 +14,9 @@ const (
 
 // Seen is a message that was looked at where it lies. Nothing was taken: it has
 // no Receipt, and Raw is what lies there, which is not what it was before a
-// delivery where it is reserved. DeliveredBefore is set for every message that
-// a worker has had, finished or not.
+// delivery where it is reserved. DeliveredBefore says that somebody may have run it
+// already, or runs it now, unless that is a worker of zabor's that has it for the
+// first time.
 type Seen struct {
 	*Message
 	Place Place

@@ -406,7 +406,7 @@ func (a *auditor) messages(ctx context.Context) iter.Seq2[audit.Message, error] 
 					return
 				}
 			}
-			for _, t := range transports(q, a.store) {
+			for _, t := range transports(q.Queue, a.store) {
 				for failed, err := range t.entries(ctx) {
 					if err != nil {
 						yield(audit.Message{}, fmt.Errorf("failure transport of %s: %w", q.Name(), err))

@@ -24,11 +24,11 @@ func (c *configCheck) Run(p *program) error {
 		return err
 	}
 	defer store.Close()
-	_, closeAll, err := p.queues(file, store)
+	list, closeAll, err := p.queues(file, store)
 	if err != nil {
 		return err
 	}
-	closeAll()
+	defer closeAll()
 	providers, err := p.providers(file)
 	if err != nil {
 		return err
@@ -36,11 +36,6 @@ func (c *configCheck) Run(p *program) error {
 	if _, err := p.newProxy(&core{file: file, providers: providers}); err != nil {
 		return err
 	}
-	list, closeStations, err := stations(file)
-	if err != nil {
-		return err
-	}
-	defer closeStations()
 	if err := p.checkPlaces(file, list); err != nil {
 		return err
 	}

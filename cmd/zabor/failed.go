@@ -234,9 +234,10 @@ func (p *program) failuresOf(file *config.Config, store *sqlstore.Store, names [
 	if err != nil {
 		return nil, err
 	}
-	f := &failures{queues: queues, steps: file.Compiled(), close: func() { closeQueues(); store.Close() }}
+	f := &failures{steps: file.Compiled(), close: func() { closeQueues(); store.Close() }}
 	for _, q := range queues {
-		f.transports = append(f.transports, transports(q, store)...)
+		f.queues = append(f.queues, q.Queue)
+		f.transports = append(f.transports, transports(q.Queue, store)...)
 	}
 	return f, nil
 }

@@ -148,6 +148,7 @@ func TestPHPAndZaborShareAQueue(t *testing.T) {
 		t.Run(php.name, func(t *testing.T) {
 			t.Parallel()
 			s := newShop(t, databases[1].open(t), options{lanes: 4, timeout: 20 * time.Second, reserve: time.Minute})
+			s.share()
 			s.add(fmt.Sprintf("bus: {forward: {'%s': default}}\n", php.mail))
 			worker := s.phpWorker(php.name)
 			w := s.worker()
@@ -190,6 +191,9 @@ func TestPHPAndZaborShareAQueue(t *testing.T) {
 			laravel, symfony := s.failed()
 			if byPHP == 0 || byZabor == 0 || laravel+symfony != 0 {
 				t.Errorf("PHP charged %d orders, zabor %d; %d and %d messages failed", byPHP, byZabor, laravel, symfony)
+			}
+			if log := w.log.String(); !strings.Contains(log, "the queue is shared") || strings.Contains(log, "foreign-consumer") {
+				t.Error("no warning that the queue is shared, or an alert about who shares it")
 			}
 			t.Logf("PHP charged %d orders, zabor %d", byPHP, byZabor)
 		})
@@ -261,18 +265,23 @@ func (s *shop) values(key string) []string {
 
 // A worker of PHP is killed while it has two messages: the mail goes on to PHP's
 // queue, and of the charge nobody knows whether PHP has made it. With a look-up
-// that finds nothing it is made, without one a person decides.
+// that finds nothing it is made, without one a person decides. On a queue that is
+// shared it always is a person: PHP's call had no key that could be looked up.
 func TestPHPWorkerIsKilled(t *testing.T) {
 	t.Parallel()
 	for _, php := range phpShops {
-		for _, lookup := range []bool{true, false} {
-			t.Run(fmt.Sprintf("%s/lookup=%v", php.name, lookup), func(t *testing.T) {
+		for _, kind := range []string{"look-up", "no look-up", "shared"} {
+			t.Run(php.name+"/"+kind, func(t *testing.T) {
 				t.Parallel()
-				o := options{noLookup: !lookup}
-				if !lookup {
+				lookup := kind == "look-up"
+				o := options{noLookup: kind == "no look-up"}
+				if o.noLookup {
 					o.hold = time.Second
 				}
 				s := newShop(t, databases[1].open(t), o)
+				if kind == "shared" {
+					s.share()
+				}
 				s.add(fmt.Sprintf("bus: {forward: {'%s': default}}\n", php.mail))
 				put(t, newMessage(s.o.redis, php.framework, control))
 				w := s.worker() // a start would refuse Symfony's consumers for a minute

@@ -76,13 +76,14 @@ func (p *program) serveAll(choose func(*config.Config) error, stopMoment string,
 		return err
 	}
 	var w *worker.Worker
+	var list []queue
 	if len(file.Queues) > 0 {
 		var closeAll func()
-		if w, closeAll, err = p.newWorker(core); err != nil {
+		if w, list, closeAll, err = p.newWorker(core); err != nil {
 			return err
 		}
 		defer closeAll()
-		if err := p.ready(w, file, acceptEviction); err != nil {
+		if err := p.ready(core, w, list, acceptEviction); err != nil {
 			return err
 		}
 	}
@@ -123,7 +124,7 @@ func (p *program) serveAll(choose func(*config.Config) error, stopMoment string,
 	wg.Go(served)
 	wg.Go(func() { p.resolve(behind, core) })
 	if w != nil {
-		doors.Go(func() { w.Run(ctx) })
+		doors.Go(func() { p.work(ctx, w, list) })
 		p.log.Info("started", "lanes", w.Lanes, "seconds_to_stop", secondsToStop(file))
 	}
 	var failed error

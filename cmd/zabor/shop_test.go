@@ -207,6 +207,33 @@ func (s *shop) onCharge(f func(sandbox.Charge)) {
 	s.charge = f
 }
 
+// edit changes the configuration's text.
+func (s *shop) edit(old, new string) {
+	s.t.Helper()
+	text, err := os.ReadFile(s.file)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if !strings.Contains(string(text), old) {
+		s.t.Fatalf("%q is not in the configuration", old)
+	}
+	if err := os.WriteFile(s.file, []byte(strings.Replace(string(text), old, new, 1)), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// command runs a command in this process and checks its exit code.
+func (s *shop) command(code int, args ...string) (stdout, stderr string) {
+	s.t.Helper()
+	var out, errs bytes.Buffer
+	ctx, cancel := context.WithTimeout(s.t.Context(), 2*limit)
+	defer cancel()
+	if got := run(ctx, append(args, "-c", s.file), &out, &errs); got != code {
+		s.t.Fatalf("zabor %q: exit code %d, want %d\n%s%s", args, got, code, out.String(), errs.String())
+	}
+	return out.String(), errs.String()
+}
+
 // charges waits until the provider has booked n charges.
 func (s *shop) charges(n int64) {
 	s.t.Helper()
@@ -345,15 +372,7 @@ func newMessage(r servers.RedisDB, framework string, order any) message {
 // starts slowly.
 func put(t testing.TB, messages ...message) {
 	t.Helper()
-	servers.Need(t, "php", "php-cli")
-	for dir, debianPackage := range map[string]string{
-		"Illuminate/Queue": "php-illuminate-queue", "Illuminate/Redis": "php-illuminate-redis",
-		"Symfony/Component/Messenger": "php-symfony-messenger", "Symfony/Component/Messenger/Bridge/Redis": "php-symfony-redis-messenger",
-	} {
-		if _, err := os.Stat("/usr/share/php/" + dir); err != nil {
-			servers.Need(t, "/usr/share/php/"+dir, debianPackage)
-		}
-	}
+	needPHP(t)
 	list, err := json.Marshal(messages)
 	if err != nil {
 		t.Fatal(err)
@@ -364,5 +383,19 @@ func put(t testing.TB, messages ...message) {
 	cmd.Stdin = bytes.NewReader(list)
 	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
 		t.Fatalf("put.php: %v\n%s", err, out)
+	}
+}
+
+// needPHP ends the test where PHP or a framework's queue is missing.
+func needPHP(t testing.TB) {
+	t.Helper()
+	servers.Need(t, "php", "php-cli")
+	for dir, debianPackage := range map[string]string{
+		"Illuminate/Queue": "php-illuminate-queue", "Illuminate/Redis": "php-illuminate-redis",
+		"Symfony/Component/Messenger": "php-symfony-messenger", "Symfony/Component/Messenger/Bridge/Redis": "php-symfony-redis-messenger",
+	} {
+		if _, err := os.Stat("/usr/share/php/" + dir); err != nil {
+			servers.Need(t, "/usr/share/php/"+dir, debianPackage)
+		}
 	}
 }

@@ -2,29 +2,28 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"zabor/internal/config"
+	"zabor/laravel"
 	"zabor/messenger"
+	"zabor/provider"
 	"zabor/worker"
 )
 
 // station is where a queue is in Redis.
 type station struct {
-	queue string // its name in the configuration
-	key   string // with which all of its keys begin
-	db    int
-	redis redis.UniversalClient
-	*messenger.Config
+	queue             string // its name in the configuration
+	key               string // with which all of its keys begin
+	db                int
+	redis             redis.UniversalClient
+	*messenger.Config // of a Symfony queue; nil: it is Laravel's
 }
 
 // stations are the queues' places. close ends their connections.
@@ -40,21 +39,17 @@ func stations(file *config.Config) (list []station, closeAll func(), err error) 
 			closeAll()
 		}
 	}()
-	var laravel redis.UniversalClient
-	db := 0
+	var client redis.UniversalClient // of all Laravel queues
 	for _, name := range slices.Sorted(maps.Keys(file.Queues)) {
 		switch q := file.Queues[name]; {
 		case q.Laravel != nil:
-			if laravel == nil {
-				if laravel, err = newRedis(string(file.Redis)); err != nil {
+			if client == nil {
+				if client, err = newRedis(string(file.Redis)); err != nil {
 					return nil, nil, usage(fmt.Errorf("%s: redis: %w", file.Path, err), "")
 				}
-				clients = append(clients, laravel)
-				if single, ok := laravel.(*redis.Client); ok {
-					db = single.Options().DB
-				}
+				clients = append(clients, client)
 			}
-			list = append(list, station{queue: name, key: q.Laravel.Prefix + "queues:" + name, db: db, redis: laravel})
+			list = append(list, station{queue: name, key: laravel.Key(client, q.Laravel.Prefix, name), db: database(client), redis: client})
 		case q.Symfony != nil:
 			c, err := messenger.ParseDSN(string(q.Symfony.DSN))
 			if err != nil {
@@ -69,35 +64,57 @@ func stations(file *config.Config) (list []station, closeAll func(), err error) 
 }
 
 // startUp refuses what would lose messages or have them taken by two, before any
-// is taken.
-func (p *program) startUp(ctx context.Context, file *config.Config, acceptEviction bool) error {
-	list, closeAll, err := stations(file)
-	if err != nil {
-		return err
-	}
-	defer closeAll()
+// is taken, and says what a person wants to see of a start.
+func (p *program) startUp(ctx context.Context, file *config.Config, list []queue, acceptEviction bool) error {
 	if err := p.checkPlaces(file, list); err != nil {
 		return err
 	}
-	if err := p.checkEviction(ctx, list, acceptEviction); err != nil {
-		return err
-	}
 	for _, s := range list {
-		if err := checkConsumers(ctx, s); err != nil {
+		depth, err := s.Depth(ctx)
+		if err != nil {
+			return unreachable(fmt.Errorf("queue %s: %w", s.Name(), err), "nothing was taken; is Redis up, and is its address right?")
+		}
+		p.log.Info("queue", "name", s.Name(), "ready", depth.Ready, "reserved", depth.Reserved, "delayed", depth.Delayed, "reserve", s.Reserve)
+		if err := p.checkServer(ctx, s, acceptEviction); err != nil {
 			return err
+		}
+		if err := checkSerializer(ctx, s); err != nil {
+			return err
+		}
+		if err := p.checkOthers(ctx, s); err != nil {
+			return err
+		}
+		if depth.Empty() {
+			p.guessPlace(ctx, s)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(file.Providers)) {
-		if u, err := url.Parse(string(file.Providers[name].BaseURL)); err == nil && u.Host != "" {
-			p.log.Info("provider", "name", name, "host", u.Host)
-		}
+		p.tellProvider(file, name)
 	}
 	return nil
 }
 
+// tellProvider says who is going to be called, and whether money moves there.
+func (p *program) tellProvider(file *config.Config, name string) {
+	profile, _ := file.Profile(name)
+	host := profile.BaseURL
+	if u, err := url.Parse(host); err == nil && u.Host != "" {
+		host = u.Host
+	}
+	told := []any{"name", name, "host", host}
+	if builtin, ok := provider.BuiltinNamed(file.Providers[name].Profile); ok {
+		mode := "LIVE"
+		if builtin.IsTest(file.Providers[name].Account, string(file.Providers[name].Secret)) {
+			mode = "TEST"
+		}
+		told = append(told, "mode", mode)
+	}
+	p.log.Info("provider", told...)
+}
+
 // checkPlaces looks for what the configuration alone tells: keys that a cache
 // would clear, and messages that would be forwarded in a circle.
-func (p *program) checkPlaces(file *config.Config, list []station) error {
+func (p *program) checkPlaces(file *config.Config, list []queue) error {
 	for _, s := range list {
 		for i, k := range file.KeepApart {
 			if k.DB != s.db {
@@ -105,10 +122,10 @@ func (p *program) checkPlaces(file *config.Config, list []station) error {
 			}
 			if strings.HasPrefix(s.key, k.Prefix) || strings.HasPrefix(k.Prefix, s.key) {
 				return usage(fmt.Errorf("%s: keep_apart[%d]: the keys of queue %s begin with %q and those of the cache or sessions with %q, in database %d: whoever clears these by their prefix deletes messages",
-					file.Path, i, s.queue, s.key, k.Prefix, s.db), "nothing was started; give the queue, or the cache, a prefix or a database of its own, in the application too")
+					file.Path, i, s.Name(), s.key, k.Prefix, s.db), "nothing was started; give the queue, or the cache, a prefix or a database of its own, in the application too")
 			}
 			p.log.Warn("cache or sessions are in the queue's database: no prefix protects messages from FLUSHDB, which Laravel's cache:clear is",
-				"queue", s.queue, "prefix", k.Prefix, "db", s.db)
+				"queue", s.Name(), "prefix", k.Prefix, "db", s.db)
 		}
 		if s.Config == nil {
 			continue
@@ -125,10 +142,10 @@ func (p *program) checkPlaces(file *config.Config, list []station) error {
 
 // circles are the settings that send messages to the stream of s, from which
 // zabor takes them again.
-func circles(file *config.Config, s station) (wrong []config.Finding) {
+func circles(file *config.Config, s queue) (wrong []config.Finding) {
 	check := func(target, key string) {
 		if target == s.Stream {
-			wrong = append(wrong, file.Finding(key, fmt.Sprintf("%s is the stream of queue %s, which zabor takes from: the message would come back, and go on for ever", target, s.queue),
+			wrong = append(wrong, file.Finding(key, fmt.Sprintf("%s is the stream of queue %s, which zabor takes from: the message would come back, and go on for ever", target, s.Name()),
 				"write a stream that only the PHP workers take from"))
 		}
 	}
@@ -143,91 +160,62 @@ func circles(file *config.Config, s station) (wrong []config.Finding) {
 	return wrong
 }
 
-// checkEviction refuses servers that drop keys of their own accord when memory is
-// short: queues have no time to live, but allkeys-* evicts them all the same.
-func (p *program) checkEviction(ctx context.Context, list []station, accept bool) error {
-	for _, s := range list {
-		policies, err := evictionPolicies(ctx, s.redis)
-		if err != nil {
-			p.log.Warn("cannot tell whether Redis evicts messages when memory is short; it must have maxmemory-policy noeviction", "queue", s.queue, "error", err)
-			continue
-		}
-		for _, policy := range policies {
-			switch {
-			case !strings.HasPrefix(policy, "allkeys-"):
-			case accept:
-				p.log.Warn("Redis may evict messages when memory is short, which was accepted", "queue", s.queue, "maxmemory-policy", policy)
-			default:
-				return usage(fmt.Errorf("queue %s: its Redis has maxmemory-policy %s: when memory is short it drops whole queues as gladly as cached pages", s.queue, policy),
-					"nothing was started; set maxmemory-policy noeviction or volatile-lru (CONFIG SET, and in redis.conf), or put the cache on a server of its own; --accept-eviction takes the risk")
-			}
-		}
-	}
-	return nil
-}
-
-// evictionPolicies are the policies of the server, or of all masters of a
-// cluster.
-func evictionPolicies(ctx context.Context, client redis.UniversalClient) ([]string, error) {
-	cluster, ok := client.(*redis.ClusterClient)
+// checkSerializer refuses a Laravel queue whose connection changes payloads.
+func checkSerializer(ctx context.Context, s queue) error {
+	source, ok := s.Source.(*laravel.Source)
 	if !ok {
-		policy, err := evictionPolicy(ctx, client)
-		return []string{policy}, err
-	}
-	var mu sync.Mutex
-	var all []string
-	err := cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
-		policy, err := evictionPolicy(ctx, node)
-		mu.Lock()
-		defer mu.Unlock()
-		all = append(all, policy)
-		return err
-	})
-	return all, err
-}
-
-// evictionPolicy asks CONFIG, which managed servers often forbid, and then INFO.
-func evictionPolicy(ctx context.Context, client redis.UniversalClient) (string, error) {
-	if values, err := client.ConfigGet(ctx, "maxmemory-policy").Result(); err == nil && values["maxmemory-policy"] != "" {
-		return values["maxmemory-policy"], nil
-	}
-	info, err := client.Info(ctx, "memory").Result()
-	if err != nil {
-		return "", err
-	}
-	for line := range strings.Lines(info) {
-		if policy, ok := strings.CutPrefix(strings.TrimSpace(line), "maxmemory_policy:"); ok {
-			return policy, nil
-		}
-	}
-	return "", errors.New("neither CONFIG GET nor INFO memory says it")
-}
-
-// alive is how long ago a consumer may have asked for a message and still count
-// as one that lives.
-const alive = time.Minute
-
-// checkConsumers refuses to take messages beside others than zabor: what they had
-// and did not finish would be taken for never begun.
-func checkConsumers(ctx context.Context, s station) error {
-	if s.Config == nil {
 		return nil
 	}
-	consumers, err := s.redis.XInfoConsumers(ctx, s.Stream, s.Group).Result()
-	if err != nil {
-		if text := err.Error(); strings.Contains(text, "no such key") || strings.Contains(text, "NOGROUP") {
-			return nil
-		}
-		return unreachable(fmt.Errorf("queue %s: consumers of group %s: %w", s.queue, s.Group, err), "nothing was taken; is Redis up, and is its address right?")
-	}
-	for _, c := range consumers {
-		if c.Idle < alive && !messenger.IsConsumer(c.Name) {
-			return usage(fmt.Errorf("queue %s: consumer %q of group %s took messages of stream %s %s ago, and is not zabor's: a charge that it began would be made again",
-				s.queue, c.Name, s.Group, s.Stream, c.Idle.Round(time.Second)),
-				fmt.Sprintf("nothing was started; stop messenger:consume %s everywhere, and start again %s after it has ended", s.queue, alive))
-		}
+	by, err := source.Wrapped(ctx)
+	switch {
+	case err != nil:
+		return unreachable(err, "nothing was taken; is Redis up, and is its address right?")
+	case by != "":
+		return usage(fmt.Errorf("queue %s: phpredis has changed a job on it, by %s: with that option Laravel's own acks remove nothing, so that jobs run again and again, and delayed jobs are lost", s.Name(), by),
+			"nothing was started, and the job is where it was; set the options serializer and compression of the queue's Redis connection to none (config/database.php), and dispatch such jobs again")
 	}
 	return nil
+}
+
+// guessPlace warns of an empty queue none of whose keys exist, if the keys of
+// another place end as its would: a wrong prefix, or stream, is exactly like a queue
+// that nobody uses.
+func (p *program) guessPlace(ctx context.Context, s queue) {
+	if s.Config != nil {
+		p.guessStream(ctx, s)
+		return
+	}
+	const queues = "queues:"
+	var elsewhere []string
+	for _, key := range keysLike(ctx, s.redis, "*"+queues+"*"+literally(s.Name())+"*") {
+		at := strings.LastIndex(key, queues)
+		name := key[at+len(queues):]
+		for _, part := range []string{":notify", ":delayed", ":reserved"} {
+			name = strings.TrimSuffix(name, part)
+		}
+		switch list := key[:at+len(queues)] + name; {
+		case list == s.key:
+			return // it is there, and had messages
+		case name == s.Name() || name == "{"+s.Name()+"}":
+			elsewhere = append(elsewhere, list)
+		}
+	}
+	if len(elsewhere) > 0 {
+		list := elsewhere[0]
+		p.log.Warn(fmt.Sprintf("there is nothing at %s, and there is something at %s: did you mean prefix: %q?", s.key, list, list[:strings.LastIndex(list, queues)]), "queue", s.Name())
+	}
+}
+
+func (p *program) guessStream(ctx context.Context, s queue) {
+	if n, err := s.redis.Exists(ctx, s.Stream, s.Stream+"__queue").Result(); err != nil || n > 0 {
+		return
+	}
+	for _, key := range keysLike(ctx, s.redis, "*"+literally(s.Stream)) {
+		if kind, err := s.redis.Type(ctx, key).Result(); err == nil && kind == "stream" {
+			p.log.Warn(fmt.Sprintf("there is no stream %s, and there is %s: did you mean that one?", s.Stream, key), "queue", s.Name())
+			return
+		}
+	}
 }
 
 // busOf is the file's bus as the worker takes it.

@@ -69,7 +69,7 @@ func TestStartUpRefuses(t *testing.T) {
 		{"an evicting server that forbids CONFIG", "", managed, "", exitUsage, "maxmemory-policy allkeys-lru"},
 		{"a server that tells nothing, evicting or not", "", blind, "", exitGood, "cannot tell whether Redis evicts"},
 		{"an evicting server that was accepted", "", evicting, "--accept-eviction", exitGood, "which was accepted"},
-		{"a PHP consumer", "", consumer("consumer"), "", exitUsage, `queue async: consumer "consumer" of group symfony took messages`},
+		{"a PHP consumer", "", consumer("consumer"), "", exitUsage, `queue async: consumer "consumer" of group symfony asked for messages`},
 		{"another zabor", "", consumer("zabor:web2:0"), "", exitGood, "started"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

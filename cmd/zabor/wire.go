@@ -21,6 +21,7 @@ import (
 	"zabor/messenger"
 	"zabor/provider"
 	"zabor/sqlstore"
+	"zabor/step"
 	"zabor/worker"
 )
 
@@ -68,44 +69,40 @@ func storeFailure(err error) error {
 	return unreachable(fmt.Errorf("the fence's database: %w", err), "nothing was changed; is the server up, and is the address under fence: right?")
 }
 
+// queue is one that zabor takes from.
+type queue struct {
+	worker.Queue
+	station
+	failed *sqlstore.Store // the database of its failure transport, unless that is a stream
+	shared bool            // PHP workers take from it too
+}
+
 // queues makes the sources of c's queues. close ends their connections.
-func (p *program) queues(c *config.Config, store *sqlstore.Store) (queues []worker.Queue, closeAll func(), err error) {
-	var closers []func()
-	end := func() {
+func (p *program) queues(c *config.Config, store *sqlstore.Store) (list []queue, closeAll func(), err error) {
+	places, closeClients, err := stations(c)
+	if err != nil {
+		return nil, nil, err
+	}
+	databases := newApplications(c, store)
+	closers := []func(){closeClients, databases.close}
+	closeAll = func() {
 		for _, f := range slices.Backward(closers) {
 			f()
 		}
 	}
-	defer func() {
-		if err != nil {
-			end()
-		}
-	}()
-	databases := newApplications(c, store)
-	closers = append(closers, databases.close)
-	var shared redis.UniversalClient // of all Laravel queues
-	for _, name := range slices.Sorted(maps.Keys(c.Queues)) {
-		q := c.Queues[name]
-		var made worker.Queue
-		failed, err := databases.failed(name, q)
-		if err != nil {
+	for _, s := range places {
+		q := c.Queues[s.queue]
+		made := queue{station: s, shared: q.Shared}
+		if made.failed, err = databases.failed(s.queue, q); err != nil {
+			closeAll()
 			return nil, nil, err
 		}
-		switch {
-		case q.Laravel != nil:
-			if shared == nil {
-				if shared, err = newRedis(string(c.Redis)); err != nil {
-					return nil, nil, usage(fmt.Errorf("%s: redis: %w", c.Path, err), "")
-				}
-				closers = append(closers, func() { shared.Close() })
-			}
-			made, err = p.laravelQueue(name, q, shared, failed)
-		case q.Symfony != nil:
+		if s.Config == nil {
+			made.Queue, err = p.laravelQueue(s, q, made.failed)
+		} else {
 			var source *messenger.Source
-			var client redis.UniversalClient
-			made, source, client, err = p.symfonyQueue(name, q, failed)
-			if err == nil {
-				closers = append(closers, func() { client.Close() }, func() {
+			if made.Queue, source, err = p.symfonyQueue(s, q, made.failed); err == nil {
+				closers = append(closers, func() {
 					ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 					defer cancel()
 					source.Close(ctx)
@@ -113,30 +110,23 @@ func (p *program) queues(c *config.Config, store *sqlstore.Store) (queues []work
 			}
 		}
 		if err != nil {
-			return nil, nil, usage(fmt.Errorf("%s: queues.%s: %w", c.Path, name, err), "")
+			closeAll()
+			return nil, nil, usage(fmt.Errorf("%s: queues.%s: %w", c.Path, s.queue, err), "")
 		}
-		made.MissingRow = zabor.Doubt
-		if q.MissingRow == "capture" {
+		switch {
+		case q.Shared:
+			made.MissingRow = zabor.Held
+		case q.MissingRow == "capture":
 			made.MissingRow = zabor.Captured
+		default:
+			made.MissingRow = zabor.Doubt
 		}
-		queues = append(queues, made)
+		list = append(list, made)
 	}
-	return queues, end, nil
+	return list, closeAll, nil
 }
 
-// newRedis is a client that never repeats a command by itself: whether one was
-// executed is for the caller to decide.
-func newRedis(address string) (redis.UniversalClient, error) {
-	options, err := redis.ParseURL(address)
-	if err != nil {
-		return nil, err
-	}
-	options.MaxRetries = -1
-	options.ContextTimeoutEnabled = true
-	return redis.NewClient(options), nil
-}
-
-func (p *program) laravelQueue(name string, q *config.Queue, client redis.UniversalClient, store *sqlstore.Store) (worker.Queue, error) {
+func (p *program) laravelQueue(s station, q *config.Queue, store *sqlstore.Store) (worker.Queue, error) {
 	zone, err := time.LoadLocation(q.Laravel.Timezone)
 	if err != nil {
 		return worker.Queue{}, fmt.Errorf("laravel.timezone: %w", err)
@@ -153,39 +143,46 @@ func (p *program) laravelQueue(name string, q *config.Queue, client redis.Univer
 	if err != nil {
 		return worker.Queue{}, fmt.Errorf("laravel.app_key: %w; write it as in the application's .env, APP_KEY first and then APP_PREVIOUS_KEYS", err)
 	}
-	source, err := laravel.NewSource(client, laravel.Config{
-		Queue: name, Prefix: q.Laravel.Prefix, Connection: q.Laravel.Connection, RetryAfter: q.Laravel.RetryAfter, AppKeys: keys, Failed: failed,
-		Horizon: q.Laravel.Horizon, Warn: func(err error) { p.log.Warn(err.Error(), "queue", name) },
+	source, err := laravel.NewSource(s.redis, laravel.Config{
+		Queue: s.queue, Prefix: q.Laravel.Prefix, Connection: q.Laravel.Connection, RetryAfter: q.Laravel.RetryAfter, AppKeys: keys, Failed: failed,
+		Horizon: q.Laravel.Horizon, Warn: func(err error) { p.log.Warn(err.Error(), "queue", s.queue) },
 	})
 	return worker.Queue{Source: source, Reserve: q.Laravel.RetryAfter}, err
 }
 
-func (p *program) symfonyQueue(name string, q *config.Queue, store *sqlstore.Store) (worker.Queue, *messenger.Source, redis.UniversalClient, error) {
-	c, err := messenger.ParseDSN(string(q.Symfony.DSN))
+func (p *program) symfonyQueue(s station, q *config.Queue, store *sqlstore.Store) (worker.Queue, *messenger.Source, error) {
+	host, err := os.Hostname()
 	if err != nil {
-		return worker.Queue{}, nil, nil, err
+		return worker.Queue{}, nil, err
 	}
+	c := *s.Config
 	if q.Symfony.RedeliverTimeout > 0 {
 		c.RedeliverTimeout = q.Symfony.RedeliverTimeout
 	}
-	host, err := os.Hostname()
+	failed, err := symfonyFailed(q, c, s.redis, store)
 	if err != nil {
-		return worker.Queue{}, nil, nil, err
+		return worker.Queue{}, nil, err
 	}
-	client := redis.NewUniversalClient(c.Options())
-	failed, err := symfonyFailed(q, c, client, store)
-	if err != nil {
-		client.Close()
-		return worker.Queue{}, nil, nil, err
-	}
-	source, err := messenger.NewSource(client, messenger.Options{
-		Name: name, Config: c, Failed: failed, Secret: string(q.Symfony.AppSecret), Host: host, Alert: p.alert,
+	source, err := messenger.NewSource(s.redis, messenger.Options{
+		Name: s.queue, Config: c, Failed: failed, Secret: string(q.Symfony.AppSecret), Host: host, Alert: p.alert,
 	})
 	if err != nil {
-		client.Close()
-		return worker.Queue{}, nil, nil, err
+		return worker.Queue{}, nil, err
 	}
-	return worker.Queue{Source: source, Reserve: c.RedeliverTimeout}, source, client, nil
+	return worker.Queue{Source: source, Reserve: c.RedeliverTimeout}, source, nil
+}
+
+// compiledSteps are the file's steps, which load from the application's database.
+func compiledSteps(databases *applications) ([]*step.Step, error) {
+	application, err := databases.at("", "database")
+	if err != nil {
+		return nil, err
+	}
+	steps := databases.file.Compiled()
+	for _, s := range steps {
+		s.DB = application.DB()
+	}
+	return steps, nil
 }
 
 // providers makes the clients of c's providers, by name.

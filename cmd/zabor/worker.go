@@ -46,7 +46,7 @@ func (c *workerCommand) Run(p *program) error {
 	if err != nil {
 		return err
 	}
-	w, closeAll, err := p.newWorker(core)
+	w, list, closeAll, err := p.newWorker(core)
 	if err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func (c *workerCommand) Run(p *program) error {
 		stop := stopAt(c.StopAt)
 		w.Fence.At, w.At = stop, stop
 	}
-	if err := p.ready(w, file, c.AcceptEviction); err != nil {
+	if err := p.ready(core, w, list, c.AcceptEviction); err != nil {
 		return err
 	}
 	if err := p.recover(core.fence); err != nil {
@@ -70,7 +70,7 @@ func (c *workerCommand) Run(p *program) error {
 	var wg sync.WaitGroup
 	wg.Go(served)
 	wg.Go(func() { p.resolve(ctx, core) })
-	wg.Go(func() { w.Run(ctx) })
+	wg.Go(func() { p.work(ctx, w, list) })
 	p.log.Info("started", "lanes", w.Lanes, "seconds_to_stop", secondsToStop(file))
 	stopping := context.AfterFunc(p.ctx, func() { p.log.Info("stopping: what is under way is finished", "seconds_at_most", secondsToStop(file)) })
 	defer stopping()
@@ -104,48 +104,52 @@ func (c *workerCommand) choose(file *config.Config) error {
 }
 
 // ready checks what must be so before any message is taken.
-func (p *program) ready(w *worker.Worker, file *config.Config, acceptEviction bool) error {
-	if err := p.startUp(p.ctx, file, acceptEviction); err != nil {
+func (p *program) ready(c *core, w *worker.Worker, list []queue, acceptEviction bool) error {
+	if err := p.startUp(p.ctx, c.file, list, acceptEviction); err != nil {
 		return err
 	}
-	for _, q := range w.Queues {
-		depth, err := q.Depth(p.ctx)
-		if err != nil {
-			return unreachable(fmt.Errorf("queue %s: %w", q.Name(), err), "nothing was taken; is Redis up, and is its address right?")
-		}
-		p.log.Info("queue", "name", q.Name(), "ready", depth.Ready, "reserved", depth.Reserved, "delayed", depth.Delayed, "reserve", q.Reserve)
-	}
-	return nil
+	return p.takeOver(p.ctx, &importer{file: c.file, store: c.store, steps: w.Steps, readOnly: true, log: p.log, say: progress(p)}, list)
 }
 
-// newWorker wires the worker. closeAll ends its queues' connections.
-func (p *program) newWorker(c *core) (w *worker.Worker, closeAll func(), err error) {
+// work takes messages until ctx ends and those in hand are done, and watches who
+// else takes any.
+func (p *program) work(ctx context.Context, w *worker.Worker, list []queue) {
+	var wg sync.WaitGroup
+	for _, s := range list {
+		if !s.shared && len(w.Steps) > 0 {
+			wg.Go(func() { p.watchOthers(ctx, s) })
+		}
+	}
+	w.Run(ctx)
+	wg.Wait()
+}
+
+// newWorker wires the worker and its queues. closeAll ends their connections.
+func (p *program) newWorker(c *core) (w *worker.Worker, list []queue, closeAll func(), err error) {
 	if err := checkRecipes(p.ctx, c.file, c.store, nil); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	changed, err := newKeys(p.ctx, c.file, c.store)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	queues, closeAll, err := p.queues(c.file, c.store)
-	if err != nil {
-		return nil, nil, err
+	if list, closeAll, err = p.queues(c.file, c.store); err != nil {
+		return nil, nil, nil, err
 	}
 	databases := newApplications(c.file, c.store)
 	closeQueues := closeAll
 	closeAll = func() { closeQueues(); databases.close() }
-	steps := c.file.Compiled()
-	for _, s := range steps {
-		application, err := databases.at("", "database")
-		if err != nil {
-			closeAll()
-			return nil, nil, err
-		}
-		s.DB = application.DB()
+	steps, err := compiledSteps(databases)
+	if err == nil {
+		err = databases.reachable(p.ctx)
 	}
-	if err := databases.reachable(p.ctx); err != nil {
+	if err != nil {
 		closeAll()
-		return nil, nil, err
+		return nil, nil, nil, err
+	}
+	queues := make([]worker.Queue, len(list))
+	for i, s := range list {
+		queues[i] = s.Queue
 	}
 	w = &worker.Worker{
 		Fence:     c.fence,
@@ -163,7 +167,7 @@ func (p *program) newWorker(c *core) (w *worker.Worker, closeAll func(), err err
 		},
 	}
 	c.fence.Alert = func(a zabor.Alert) { w.Told(a); p.alert(a) }
-	return w, closeAll, nil
+	return w, list, closeAll, nil
 }
 
 // secondsToStop is how long a stop can take: the longest call, its saving,

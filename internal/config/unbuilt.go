@@ -14,7 +14,6 @@ var unbuilt = [...]struct {
 	fix  string // empty: take it out
 }{
 	{key: "dashboard", lost: "there is no dashboard"},
-	{key: "queues.*.shared", lost: "zabor must be the queue's only consumer"},
 }
 
 // Unbuilt lists the settings of c that are valid and that this version does not

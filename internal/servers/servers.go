@@ -104,6 +104,11 @@ func (s *Server) Start() error {
 		return err
 	}
 	s.cmd, s.exited = cmd, exited
+	return s.wait()
+}
+
+// wait waits until the server is ready.
+func (s *Server) wait() error {
 	deadline := time.Now().Add(time.Minute)
 	for {
 		err := s.ready()
@@ -111,13 +116,13 @@ func (s *Server) Start() error {
 			return nil
 		}
 		select {
-		case <-exited:
-			text, _ := os.ReadFile(log.Name())
-			return fmt.Errorf("%s ended at once:\n%s", cmd.Path, text)
+		case <-s.exited:
+			text, _ := os.ReadFile(filepath.Join(s.Dir, "log"))
+			return fmt.Errorf("%s ended at once:\n%s", s.cmd.Path, text)
 		case <-time.After(20 * time.Millisecond):
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("%s did not answer within a minute: %w", cmd.Path, err)
+			return fmt.Errorf("%s did not answer within a minute: %w", s.cmd.Path, err)
 		}
 	}
 }
@@ -324,9 +329,11 @@ func Main(m *testing.M) {
 func own(t testing.TB, start func() (*Server, error)) *Server {
 	t.Helper()
 	s, err := start()
+	if s != nil {
+		t.Cleanup(s.remove)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(s.remove)
 	return s
 }

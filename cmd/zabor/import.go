@@ -1,0 +1,327 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"zabor"
+	"zabor/internal/config"
+	"zabor/sqlstore"
+	"zabor/step"
+	"zabor/worker"
+)
+
+type importCommand struct {
+	Queue  []string `placeholder:"NAME" help:"Only these queues of the configuration."`
+	DryRun bool     `help:"Say what would be held; nothing is written."`
+	JSON   bool     `name:"json" help:"One JSON object."`
+}
+
+// Help is what zabor import --help says beside the flags.
+func (*importCommand) Help() string {
+	return "Once, before the first start on a queue, with its PHP workers stopped. A message that another worker has had (reserved, delivered before, waiting for a retry, or failed) " +
+		"may have been charged by it. Where there is no row, one is written that is held for a person. Nothing is called, no message is moved, and no hook runs. It may be run again: what has a row is left alone."
+}
+
+// importResult is what an import did; its JSON is documented.
+type importResult struct {
+	DryRun     bool        `json:"dry_run"`
+	Queues     []inventory `json:"queues"`
+	WithoutKey []unkeyed   `json:"without_key"` // examples, a hundred at most for each queue
+}
+
+func (c *importCommand) Run(p *program) error {
+	file, store, err := p.openFence()
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	choice := workerCommand{Queue: c.Queue}
+	if err := choice.choose(file); err != nil {
+		return err
+	}
+	if unbuilt := file.Unbuilt(); len(unbuilt) > 0 {
+		return usage(config.Errors(unbuilt), "nothing was imported")
+	}
+	databases := newApplications(file, store)
+	defer databases.close()
+	i, err := p.newImporter(file, store, databases, c.DryRun)
+	if err != nil {
+		return err
+	}
+	list, closeAll, err := p.queues(file, store)
+	if err != nil {
+		return err
+	}
+	defer closeAll()
+	for _, s := range list {
+		if err := p.checkOthers(p.ctx, s); err != nil {
+			return err
+		}
+	}
+	result := importResult{DryRun: c.DryRun, Queues: []inventory{}, WithoutKey: []unkeyed{}}
+	for _, s := range list {
+		found, err := i.queue(p.ctx, s)
+		if err != nil {
+			return err
+		}
+		if !c.DryRun {
+			if err := own(p.ctx, file, store, s); err != nil {
+				return err
+			}
+		}
+		result.Queues = append(result.Queues, found)
+		result.WithoutKey = append(result.WithoutKey, found.examples...)
+	}
+	return c.report(p, result)
+}
+
+func (c *importCommand) report(p *program, r importResult) error {
+	without := 0
+	for _, q := range r.Queues {
+		without += q.WithoutKey
+	}
+	if c.JSON {
+		if err := json.NewEncoder(p.stdout).Encode(r); err != nil {
+			return err
+		}
+	} else if err := r.print(p.stdout); err != nil {
+		return err
+	}
+	if without == 0 {
+		return nil
+	}
+	return bad(fmt.Errorf("%d messages of steps have been with another worker, and no key can be made of them: no row holds them", without),
+		"a worker parks them and calls nothing. Where you mend the configuration so that they get a key, run the import again before they are retried")
+}
+
+func (r importResult) print(to io.Writer) error {
+	held := "held now"
+	if r.DryRun {
+		held = "would be held"
+	}
+	w := tabwriter.NewWriter(to, 0, 8, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(w, "queue\tmessages\tof no step\tnobody has had\thave a row\t%s\twithout a key\t\n", held)
+	for _, q := range r.Queues {
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t\n", q.Queue, q.Messages, q.NoStep, q.Fresh, q.Row, q.Held, q.WithoutKey)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for _, u := range r.WithoutKey {
+		fmt.Fprintf(to, "queue %s, %s: message %s of %s: %s\n", u.Queue, u.Where, printable(u.ID), printable(u.Class), printable(u.Reason))
+	}
+	return nil
+}
+
+// inventory counts what lies on a queue and in its failure transport. Messages is
+// the sum of NoStep, Fresh, Row, Held and WithoutKey.
+type inventory struct {
+	Queue      string `json:"queue"`
+	Messages   int    `json:"messages"`
+	NoStep     int    `json:"no_step"`     // of no step, or unreadable
+	Fresh      int    `json:"fresh"`       // of a step, and nobody but zabor has had them
+	Row        int    `json:"row"`         // had by others, and have a row
+	Held       int    `json:"held"`        // had by others, without a row before
+	WithoutKey int    `json:"without_key"` // had by others, and no key can be made
+
+	had      map[worker.Place]int // of Held and WithoutKey, where they lie
+	examples []unkeyed
+}
+
+// unkeyed is a message that no row can hold.
+type unkeyed struct {
+	Queue  string       `json:"queue"`
+	Where  worker.Place `json:"where"` // ready, reserved, delayed or failed
+	ID     string       `json:"id"`
+	Class  string       `json:"class"`
+	Reason string       `json:"reason"`
+}
+
+// hadText says where the messages lie that others have had.
+func (v inventory) hadText() string {
+	var parts []string
+	for _, place := range []worker.Place{worker.Ready, worker.Reserved, worker.Delayed, failedPlace} {
+		if n := v.had[place]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, place))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// failedPlace is the failure transport, beside the places of a queue.
+const failedPlace worker.Place = "failed"
+
+// importer writes rows for what was done, or may have been done, before zabor had a
+// queue. Each kind of evidence is a method; what comes first wins, since none
+// changes a row that is there.
+type importer struct {
+	file     *config.Config
+	store    *sqlstore.Store
+	fence    *zabor.Fence
+	steps    []*step.Step
+	log      *slog.Logger
+	say      func(format string, args ...any)
+	readOnly bool
+}
+
+func (p *program) newImporter(file *config.Config, store *sqlstore.Store, databases *applications, readOnly bool) (*importer, error) {
+	if err := store.Check(p.ctx); err != nil {
+		return nil, storeFailure(err)
+	}
+	secret, err := store.Secret(p.ctx)
+	if err != nil {
+		return nil, storeFailure(err)
+	}
+	if !readOnly {
+		if err := store.RememberKey(p.ctx); err != nil {
+			return nil, storeFailure(err)
+		}
+		// The rows' keys are those that the steps make now.
+		if err := checkRecipes(p.ctx, file, store, nil); err != nil {
+			return nil, err
+		}
+	}
+	steps, err := compiledSteps(databases)
+	if err == nil {
+		err = databases.reachable(p.ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &importer{
+		file: file, store: store, steps: steps, readOnly: readOnly, log: p.log, say: progress(p),
+		fence: &zabor.Fence{Store: store, Secret: secret},
+	}, nil
+}
+
+// mostLooks bounds how often a queue is looked at. With nobody else at work a
+// second look finds nothing new.
+const mostLooks = 10
+
+// queue holds what others have had on s and in its failure transport. Messages
+// move, even where nobody but zabor takes any: it looks again until it finds nothing
+// new.
+func (i *importer) queue(ctx context.Context, s queue) (inventory, error) {
+	found, err := i.look(ctx, s)
+	for n := 1; err == nil && !i.readOnly; n++ {
+		var more inventory
+		if more, err = i.look(ctx, s); more.Held == 0 {
+			break
+		}
+		found.Held, found.Messages = found.Held+more.Held, found.Messages+more.Held
+		if n == mostLooks {
+			return found, bad(fmt.Errorf("queue %s: each of %d looks found messages that another worker has had: somebody still takes from it", s.Name(), mostLooks),
+				"what was found is held; stop all workers of the queue, and import again")
+		}
+	}
+	return found, err
+}
+
+// look goes once through everything.
+func (i *importer) look(ctx context.Context, s queue) (inventory, error) {
+	v := inventory{Queue: s.Name(), had: map[worker.Place]int{}}
+	if !s.shared {
+		// With PHP workers at work, what they have is theirs to finish; what they
+		// leave is held by the worker that is given it.
+		for m, err := range s.Look(ctx) {
+			if err != nil {
+				return v, unreachable(err, "what was held until then stays; import again when Redis is there")
+			}
+			if err := i.add(ctx, &v, m.Message, m.Place, m.DeliveredBefore); err != nil {
+				return v, err
+			}
+		}
+	}
+	for m, err := range transports(s.Queue, i.store)[0].entries(ctx) {
+		if s.failed.NoTable(err) {
+			i.log.Warn("there is no failure transport: nothing can have failed there before, and nothing can be parked there; make its table, or name it under failed:", "queue", s.Name(), "error", err)
+			break
+		}
+		if err != nil {
+			return v, usage(fmt.Errorf("queue %s: what failed on it cannot be read: %w", s.Name(), err),
+				fmt.Sprintf("a failed charge that is retried would be made again, so nothing was started; mend the table, or name it under queues.%s.failed", s.Name()))
+		}
+		if err := i.add(ctx, &v, m.Message, failedPlace, true); err != nil {
+			return v, err
+		}
+	}
+	i.say("\r%-79s\r", "")
+	return v, nil
+}
+
+// add counts m, and holds it where it must be held.
+func (i *importer) add(ctx context.Context, v *inventory, m *worker.Message, place worker.Place, had bool) error {
+	if v.Messages++; v.Messages%100 == 0 {
+		i.say("\rqueue %s: %d messages, %d held", v.Queue, v.Messages, v.Held)
+	}
+	at := slices.IndexFunc(i.steps, func(s *step.Step) bool { return s.Matches(m.Class) })
+	switch {
+	case at < 0:
+		v.NoStep++
+		return nil
+	case !had:
+		v.Fresh++
+		return nil
+	}
+	e, err := i.effect(ctx, i.steps[at], m)
+	if err != nil {
+		return err
+	}
+	if e.Key.Order == "" {
+		v.WithoutKey++
+		v.had[place]++
+		if len(v.examples) < 100 {
+			_, err := i.steps[at].Key(m.Message)
+			v.examples = append(v.examples, unkeyed{v.Queue, place, m.ID, m.Class, errors.Join(m.Err, err).Error()})
+		}
+		return nil
+	}
+	inserted, err := i.hold(ctx, e, fmt.Sprintf("%s on queue %s when zabor came to it (message %s): another worker has had it, and may have made the call", place, v.Queue, m.ID))
+	if err != nil {
+		return err
+	}
+	if !inserted {
+		v.Row++
+		return nil
+	}
+	v.Held++
+	v.had[place]++
+	return nil
+}
+
+// effect is what m asks for, as far as it can be told: without a Freeze the request
+// cannot be made any more, and without a key nothing can.
+func (i *importer) effect(ctx context.Context, s *step.Step, m *worker.Message) (zabor.Effect, error) {
+	if m.Err != nil {
+		return zabor.Effect{}, nil
+	}
+	e, err := s.Effect(ctx, m.Message)
+	if err == nil {
+		return e, nil
+	}
+	if !errors.Is(err, step.ErrRefused) && !errors.Is(err, step.ErrNoRow) {
+		return e, unreachable(fmt.Errorf("message %s of %s: %w", m.ID, m.Class, err), "what was held until then stays; import again when the database is there")
+	}
+	return zabor.Effect{Key: e.Key, Message: e.Message}, nil
+}
+
+// hold writes the row of e, unless there is one, or says whether it would.
+func (i *importer) hold(ctx context.Context, e zabor.Effect, reason string) (inserted bool, err error) {
+	if !i.readOnly {
+		_, inserted, err = i.fence.Import(ctx, e, reason)
+	} else if _, err = i.store.Load(ctx, e.Key); errors.Is(err, zabor.ErrNoRow) {
+		return true, nil
+	}
+	if err != nil {
+		return false, storeFailure(err)
+	}
+	return inserted, nil
+}
