@@ -1,13 +1,18 @@
 package main
 
 import (
+	"fmt"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"zabor"
 	"zabor/internal/servers"
+	"zabor/sandbox"
 )
 
 // What would lose messages or have them taken by two stops the start, before
@@ -42,6 +47,34 @@ func TestStartUpRefuses(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	volatile := func(t *testing.T, s *shop) {
+		if err := s.redis.ConfigSet(t.Context(), "maxmemory-policy", "volatile-ttl").Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	supervised := func(t *testing.T, s *shop) {
+		s.withHorizon()
+		s.supervisor(`{"redis:emails,payments":3}`)
+	}
+	serialized := func(t *testing.T, s *shop) {
+		payload := job(t, 1, 0)
+		s.redis.ZAdd(t.Context(), "laravel_database_queues:payments:delayed", redis.Z{Score: 1, Member: fmt.Sprintf("s:%d:\"%s\";", len(payload), payload)})
+	}
+	reserved := func(t *testing.T, s *shop) {
+		k := "queue:test/payments" // the queue was taken over
+		if err := s.store.SetMeta(t.Context(), k, fmt.Appendf(nil, "laravel %d %q", s.o.redis.DB, "laravel_database_queues:payments")); err != nil {
+			t.Fatal(err)
+		}
+		s.redis.ZAdd(t.Context(), "laravel_database_queues:payments:reserved", redis.Z{Score: float64(time.Now().Unix() + 5), Member: strings.ReplaceAll(job(t, 1, 1), "ChargeOrder", "CacheImage")})
+	}
+	key := func(name string) func(*testing.T, *shop) {
+		return func(t *testing.T, s *shop) { s.redis.RPush(t.Context(), name, "1") }
+	}
+	stream := func(name string) func(*testing.T, *shop) {
+		return func(t *testing.T, s *shop) {
+			s.redis.XAdd(t.Context(), &redis.XAddArgs{Stream: name, Values: []any{"message", "x"}})
+		}
+	}
 	blind := func(t *testing.T, s *shop) {
 		managed(t, s)
 		if err := s.redis.Do(t.Context(), "ACL", "SETUSER", "default", "-info").Err(); err != nil {
@@ -70,6 +103,16 @@ func TestStartUpRefuses(t *testing.T) {
 		{"a server that tells nothing, evicting or not", "", blind, "", exitGood, "cannot tell whether Redis evicts"},
 		{"an evicting server that was accepted", "", evicting, "--accept-eviction", exitGood, "which was accepted"},
 		{"a PHP consumer", "", consumer("consumer"), "", exitUsage, `queue async: consumer "consumer" of group symfony asked for messages`},
+		{"an evicting server, B031", "", volatile, "", exitGood, "keys that have a time to live"},
+		{"a supervisor of Horizon's", "", supervised, "", exitUsage, "Horizon's supervisor web1:supervisor-1 has processes for redis:payments, and is not zabor's"},
+		{"a supervisor on a shared queue", "shared", supervised, "", exitGood, "the queue is shared"},
+		{"a PHP consumer on a shared queue", "shared", consumer("consumer"), "", exitGood, "the queue is shared"},
+		{"a serializer", "", serialized, "", exitUsage, "phpredis has changed a job on it, by the PHP serializer"},
+		{"a job that somebody has", "", reserved, "", exitGood, "a worker that is not zabor's has reserved job"},
+		{"another prefix", "", key("laravel-database-queues:payments:notify"), "", exitGood, `did you mean prefix: "laravel-database-"`},
+		{"another queue", "", key("laravel-database-queues:payments-eu"), "", exitGood, "started"},
+		{"another stream", "", stream("shop_messages"), "", exitGood, "there is shop_messages: did you mean that one?"},
+		{"a cache in the same database, B035", "keep_apart: [{prefix: 'shop_', db: DB}]\n", nil, "", exitGood, "no prefix protects messages from FLUSHDB"},
 		{"another zabor", "", consumer("zabor:web2:0"), "", exitGood, "started"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -81,15 +124,162 @@ func TestStartUpRefuses(t *testing.T) {
 				o.redis = servers.Redis(t)
 			}
 			s := newShop(t, "sqlite://"+filepath.Join(t.TempDir(), "fence.db"), o)
-			s.add(strings.ReplaceAll(tt.add, "DB", strings.Split(o.redis.URL(), "/")[3]))
+			if tt.add == "shared" {
+				s.share()
+			} else {
+				s.add(strings.ReplaceAll(tt.add, "DB", strings.Split(o.redis.URL(), "/")[3]))
+			}
 			if tt.prepare != nil {
 				tt.prepare(t, s)
 			}
 			w := s.worker(append([]string{"--drain"}, strings.Fields(tt.args)...)...)
 			w.exit(tt.code)
+			if tt.name == "another queue" && strings.Contains(w.log.String(), "did you mean") {
+				t.Error("another queue's keys are taken for this one's")
+			}
 			if log := w.log.String(); !strings.Contains(strings.ReplaceAll(log, `\"`, `"`), tt.want) || (tt.code == exitUsage) == strings.Contains(log, "msg=started") {
 				t.Errorf("the log lacks %q, or the worker started and should not have:\n%s", tt.want, log)
 			}
 		})
 	}
+}
+
+// Where Redis can be: behind a Sentinel and on a cluster a charge is made as on one
+// server; a replica is refused.
+func TestRedisServers(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name    string
+		address func(t *testing.T) (address string, direct redis.UniversalClient)
+		list    string
+		refused string
+	}{
+		{name: "Sentinel", list: "laravel_database_queues:payments", address: func(t *testing.T) (string, redis.UniversalClient) {
+			master := servers.OwnRedis(t)
+			sentinel := servers.RedisSentinel(t, master)
+			return "redis://" + sentinel.Addr() + "/3?master_name=mymaster", redis.NewClient(&redis.Options{Addr: master.Addr(), DB: 3})
+		}},
+		{name: "cluster", list: "laravel_database_queues:{payments}", address: func(t *testing.T) (string, redis.UniversalClient) {
+			node := servers.RedisCluster(t)
+			return "redis://" + node.Addr() + "?cluster=true", redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{node.Addr()}})
+		}},
+		{name: "replica", refused: "its Redis is a replica", address: func(t *testing.T) (string, redis.UniversalClient) {
+			replica := servers.RedisReplica(t, servers.OwnRedis(t))
+			return "redis://" + replica.Addr() + "/0", redis.NewClient(&redis.Options{Addr: replica.Addr()})
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			address, direct := tt.address(t)
+			defer direct.Close()
+			s := newShop(t, databases[0].open(t), options{})
+			s.edit(fmt.Sprintf("redis: %q", s.o.redis.URL()), fmt.Sprintf("redis: %q", address))
+			if tt.refused != "" {
+				if _, log := s.command(exitUsage, "worker", "--drain", "--queue", "payments"); !strings.Contains(log, tt.refused) {
+					t.Errorf("the refusal lacks %q:\n%s", tt.refused, log)
+				}
+				return
+			}
+			if err := direct.RPush(t.Context(), tt.list, job(t, 1, 0)).Err(); err != nil {
+				t.Fatal(err)
+			}
+			s.command(exitGood, "worker", "--drain", "--queue", "payments")
+			s.chargedOnce("1")
+			if n := direct.LLen(t.Context(), tt.list).Val(); n != 0 {
+				t.Errorf("%d jobs are left", n)
+			}
+		})
+	}
+}
+
+// What is wrong in an address is said without the address, which has a password.
+func TestRedisAddresses(t *testing.T) {
+	t.Parallel()
+	for address, want := range map[string]string{
+		"redis://:s3cret@h:1/0":                                          "",
+		"unix:///run/redis.sock?db=1":                                    "",
+		"rediss://user:s3cret@h:1?cluster=true&addr=h2:1":                "",
+		"redis://h:1/2?master_name=m&addr=h2:1&password=s3cret":          "",
+		"redis://:s3cret@h:port/0":                                       "invalid port",
+		"redis://:s3cret@h:1?addr=h2:1":                                  "neither cluster=true nor the Sentinels' master_name",
+		"redis://:s3cret@h:1/2?cluster=true":                             `database "2": a Redis Cluster has database 0 only`,
+		"redis://:s3cret@h:1?cluster=yes":                                "write cluster=true",
+		"redis://:s3cret@h:1?cluster=true&master_name=m":                 "exclude each other",
+		"redis://:s3cret@h:1?master_name=":                               "write master_name=NAME",
+		"redis://:s3cret@h:1?master_name=m&replica_only=true":            "takes messages from the master",
+		"redis://:s3cret@h:1/0?unknown=1":                                "unexpected option",
+		"redis://:s3cret@h:1?cluster=true&unknown=1":                     "unexpected option",
+		"redis://:s3cret@h:1?master_name=m&dial_timeout=s3cret-duration": "invalid",
+	} {
+		client, err := newRedis(address)
+		if err == nil {
+			client.Close()
+		}
+		if (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) || strings.Contains(err.Error(), ":s3cret@")) {
+			t.Errorf("%s: %v, want %q", address, err, want)
+		}
+	}
+}
+
+// Who is called, and whether money moves there, is said at the start.
+func TestTheStartTellsLiveFromTest(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, databases[0].open(t), options{})
+	s.edit("providers:\n", "providers:\n  stripe: {profile: stripe, secret: sk_test_1}\n  paid: {profile: stripe, secret: sk_live_1}\n")
+	_, log := s.command(exitGood, "worker", "--drain")
+	for _, want := range []string{"msg=provider name=stripe host=api.stripe.com mode=TEST", "msg=provider name=paid host=api.stripe.com mode=LIVE", "msg=provider name=acquirer host=127.0.0.1", "seconds_to_stop="} {
+		if !strings.Contains(log, want) {
+			t.Errorf("the log lacks %q:\n%s", want, log)
+		}
+	}
+	if strings.Contains(log, "sk_") {
+		t.Error("the log has a secret")
+	}
+}
+
+// After a FLUSHDB, which cache:clear is, a charge whose worker died is found by the
+// table alone (B033); and a Redis that is restored from before the ack hands a
+// message out again, which is acked from its row (B081).
+func TestRedisForgets(t *testing.T) {
+	t.Parallel()
+	t.Run("B033", func(t *testing.T) {
+		t.Parallel()
+		s := newShop(t, databases[0].open(t), options{})
+		var w *process
+		s.onCharge(func(sandbox.Charge) { w.signal(syscall.SIGKILL) })
+		s.redis.RPush(t.Context(), "laravel_database_queues:payments", job(t, 1, 0))
+		w = s.worker()
+		<-w.done
+		s.onCharge(nil)
+		if err := s.redis.FlushDB(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		s.command(exitGood, "worker", "--drain")
+		s.chargedOnce("1")
+	})
+	t.Run("B081", func(t *testing.T) {
+		t.Parallel()
+		s := newShop(t, databases[0].open(t), options{})
+		s.redis.RPush(t.Context(), "laravel_database_queues:payments", job(t, 1, 0))
+		stopped := s.worker("--stop-at", "acking")
+		stopped.stopped()
+		const reserved = "laravel_database_queues:payments:reserved"
+		dump, err := s.redis.Dump(t.Context(), reserved).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		stopped.signal(syscall.SIGCONT)
+		eventually(t, "it is acked", func() bool { return s.depth() == depth{} })
+		stopped.signal(syscall.SIGTERM)
+		stopped.exit(exitGood)
+		if err := s.redis.Restore(t.Context(), reserved, 0, dump).Err(); err != nil {
+			t.Fatal(err)
+		}
+		_, log := s.command(exitGood, "worker", "--drain")
+		if !strings.Contains(log, "msg=done") || s.state("1") != zabor.Settled {
+			t.Errorf("not acked from its row:\n%s", log)
+		}
+		s.chargedOnce("1")
+		s.empty()
+	})
 }
