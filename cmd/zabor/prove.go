@@ -169,7 +169,7 @@ func (c *proveCommand) matrix(p *program, place *prove.Place) error {
 	if !c.JSON {
 		fmt.Fprintf(p.stdout, "One order for each place of the table. Its worker dies at the moment on the left, the queue hands the message\n"+
 			"to another one, and the provider says how often the order was charged. 1 is good, 2 is charged twice, 0 is lost.\n"+
-			"Columns L: Laravel's list, S: Symfony's stream. %s.\n\n", place.Name)
+			"Columns L: Laravel's list, S: Symfony's stream. Here: %s.\n\n", place.Name)
 	}
 	start, cells := time.Now(), len(filter.Cells())
 	var done, failed atomic.Int64
@@ -220,7 +220,13 @@ func coloured(p *program) bool {
 	return ok && term.IsTerminal(int(f.Fd())) && os.Getenv("NO_COLOR") == ""
 }
 
+// quiet is a logger of nothing.
+type quiet struct{}
+
+func (quiet) Printf(context.Context, string, ...any) {}
+
 func (c *proveCommand) soak(p *program, place *prove.Place) error {
+	redis.SetLogger(quiet{}) // whose server is killed on purpose
 	kills := cmp.Or(c.Kills, 100)
 	say := progress(p)
 	start := time.Now()
