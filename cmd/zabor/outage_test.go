@@ -2,6 +2,9 @@ package main
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -169,5 +172,53 @@ func TestStopUnderLoad(t *testing.T) {
 			s.worker("--drain").exit(0)
 			s.allChargedOnce(ids)
 		})
+	}
+}
+
+// The database goes between the provider's answer and its saving, and the worker
+// is stopped before it is back: the success is in the journal, encrypted, and
+// saved from there before the next start takes a message. There is no look-up, so
+// nothing else can have saved it.
+func TestAStopWhileTheDatabaseIsDown(t *testing.T) {
+	t.Parallel()
+	db := servers.OwnMariaDB(t)
+	s := newShop(t, servers.MariaDBDatabase(t, db), options{timeout: 5 * time.Second, reserve: 20 * time.Second, noLookup: true})
+	journal := t.TempDir()
+	content, err := os.ReadFile(s.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := fmt.Sprintf("journal: %s\nencryption_key: 0123456789abcdef0123456789abcdef\n%s", journal, content)
+	if err := os.WriteFile(s.file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.onCharge(func(sandbox.Charge) { db.Kill() })
+	put(t, newMessage(s.o.redis, "laravel", target))
+	w := s.worker()
+	s.charges(1)
+	kept := func() []string {
+		names, err := filepath.Glob(filepath.Join(journal, "*.success.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return names
+	}
+	eventually(t, "the success is in the journal", func() bool { return len(kept()) == 1 })
+	if content, err := os.ReadFile(kept()[0]); err != nil || strings.Contains(string(content), target) {
+		t.Errorf("%v; the journal can be read: %.200q", err, content)
+	}
+	w.signal(syscall.SIGTERM)
+	w.exit(0)
+	if err := db.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w = s.worker()
+	w.logged("saved from the journal")
+	eventually(t, "the message is acked", func() bool { return s.state(target) == zabor.Settled && s.depth() == depth{} })
+	w.signal(syscall.SIGTERM)
+	w.exit(0)
+	s.allChargedOnce([]string{target})
+	if left := kept(); len(left) != 0 {
+		t.Errorf("the journal still holds %v", left)
 	}
 }
