@@ -158,6 +158,7 @@ steps:
     step: %s # of its own: two scopes of one step on one table are two recipes of a key
     message: ['App\Jobs\ChargeOrder', 'App\Message\ChargeOrder']
     order: orderId
+    part: none # the step's name has a moment's in it, and that may be "before-capture"
     amount: amountCents
     currency: EUR
     provider: sandbox
