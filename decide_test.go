@@ -115,6 +115,14 @@ func TestReleaseOfADoubtfulRow(t *testing.T) {
 		if _, err := w.decide(zabor.Decision{Key: early, Seen: w.row(early).Claim, Action: zabor.Release, CheckedProvider: true}); !errors.Is(err, zabor.ErrRefused) {
 			t.Errorf("before absence can be proof: error %v, want %v", err, zabor.ErrRefused)
 		}
+		// The lease is over, and absence is no proof yet.
+		row = w.swap(w.row(row.Key), func(r *zabor.Row) { r.AbsentAfter = time.Hour })
+		release.Seen = row.Claim
+		if _, err := w.decide(release); !errors.Is(err, zabor.ErrRefused) {
+			t.Errorf("before the look-up's lag is over: error %v, want %v", err, zabor.ErrRefused)
+		}
+		row = w.swap(w.row(row.Key), func(r *zabor.Row) { r.AbsentAfter = 0 })
+		release.Seen = row.Claim
 		if _, err := w.decide(release); err != nil {
 			t.Fatal(err)
 		}
