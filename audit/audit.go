@@ -135,7 +135,7 @@ func (l *Ledger) remove() error {
 }
 
 // batch is how many entries a transaction of the work file has.
-const batch = 20000
+const batch = 5000
 
 // fill puts what entries gives into the ledger under the name of its source.
 // entry returns the arguments of insert. A source that is complete already is

@@ -251,11 +251,16 @@ func TestEachDifference(t *testing.T) {
 	}
 }
 
-// One of many kinds at once, among a hundred thousand clean rows.
+// One of many kinds at once, among many clean rows: with ZABOR_SOAK=1 a hundred
+// thousand.
 func TestAmongMany(t *testing.T) {
 	t.Parallel()
 	w := &world{messages: []Message{}}
-	w.clean(100_000)
+	n := 5000
+	if os.Getenv("ZABOR_SOAK") != "" {
+		n = 100_000
+	}
+	w.clean(n)
 	twice, lost, differs := settled("twice"), settled("lost"), settled("differs")
 	twice.OtherReference, lost.State, lost.Reference = "pay_again", zabor.Doubt, ""
 	other := success("differs")
@@ -364,7 +369,7 @@ func TestResume(t *testing.T) {
 		}
 	}
 	read := 0
-	page := pages(w.rows, 5000)
+	page := pages(w.rows, batch/4)
 	counted := func(after zabor.Key) ([]zabor.Row, error) {
 		rows, err := page(after)
 		read += len(rows)
