@@ -430,6 +430,7 @@ func (h *history) run() {
 		}
 		h.parked = false
 		if !h.dies(func() { h.deliver(0) }) {
+			h.check() // before a person decides
 			h.resolve()
 		}
 		h.pass(time.Minute)

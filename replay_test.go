@@ -207,3 +207,34 @@ func TestTheCapturesHookFails(t *testing.T) {
 		}
 	})
 }
+
+// A replay is a send: absence is proof only so long after it, and not after the
+// first call alone.
+func TestAReplayStartsTheWatchAnew(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *sqlstore.Store) {
+		w := newWorld(t, s)
+		r := w.resolver()
+		r.settleControl()
+		e := effect("1001")
+		e.AbsentAfter, e.ReplayFor = time.Minute, time.Hour
+		watch := zabor.Lease(e.Timeout) + e.AbsentAfter
+		w.fence.Do(t.Context(), e, w.answers(zabor.Outcome{}))
+		replays := 0
+		r.Replay = func(context.Context, zabor.Row) zabor.Outcome {
+			replays++
+			return zabor.Outcome{}
+		}
+		r.after(0)
+		r.after(zabor.Lease(e.Timeout) + time.Second)
+		r.Replay = nil
+		r.after(0) // the row is seen with the replay
+		r.after(watch - time.Second)
+		if row := w.row(e.Key); row.State != zabor.Doubt || replays != 1 {
+			t.Fatalf("%s after %d replays, want doubt after 1: the replay was not watched long enough", row.State, replays)
+		}
+		r.after(watch)
+		if row := w.row(e.Key); row.State != zabor.Released {
+			t.Errorf("%s, want released", row.State)
+		}
+	})
+}
