@@ -43,10 +43,8 @@ func (f *Fence) saveNext(ctx context.Context, row, next Row, o Outcome) (Row, er
 			if kept, journalErr = f.Journal.keep(row, o); journalErr != nil {
 				err = errors.Join(err, fmt.Errorf("and the journal: %w", journalErr))
 			} else {
-				// It is safe, and whoever waits for it may know.
-				soon, stop := context.WithTimeout(ctx, journalPatience)
-				defer stop()
-				ctx = soon
+				// It is safe, and whoever waits for it may know soon.
+				time.AfterFunc(journalPatience, cancel)
 			}
 		}
 		select {

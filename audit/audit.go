@@ -189,7 +189,7 @@ func fill[T any](ctx context.Context, l *Ledger, source string, again bool, entr
 			if tx, err = l.db.BeginTx(ctx, nil); err != nil {
 				return fmt.Errorf("audit: %w", err)
 			}
-			if st, err = tx.PrepareContext(ctx, insert); err != nil {
+			if st, err = tx.PrepareContext(ctx, insert); err != nil { //nolint:sqlclosecheck // it ends with its transaction
 				return fmt.Errorf("audit: %w", err)
 			}
 		}
@@ -276,6 +276,7 @@ func addPage(ctx context.Context, tx *sql.Tx, rows []zabor.Row, n int64) error {
 	if err != nil {
 		return err
 	}
+	defer st.Close()
 	for _, r := range rows {
 		amount, currency := money(r.Amount)
 		expired := r.State == zabor.Captured && r.ReadAt.After(r.SendUntil)

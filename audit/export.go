@@ -104,7 +104,7 @@ func (e Export) Successes() iter.Seq2[Success, error] {
 		defer f.Close()
 		in := bufio.NewReaderSize(f, 1<<16)
 		if bom, _ := in.Peek(3); bytes.Equal(bom, []byte("\xef\xbb\xbf")) {
-			in.Discard(3)
+			_, _ = in.Discard(3) // it was seen: it is there
 		}
 		read := e.csv
 		if first, _ := in.Peek(1); len(first) == 1 && first[0] == '{' {

@@ -70,7 +70,7 @@ func hosts(o Options) map[string]string {
 		"securepay.tinkoff.ru": "T-Bank", "api.stripe.com": "Stripe", "api.yookassa.ru": "YooKassa"}
 	for _, b := range provider.Builtins() {
 		for _, url := range []string{b.Base.BaseURL, b.Test.BaseURL} {
-			if m := hostOf.FindStringSubmatch(url); m != nil && !strings.Contains(m[1], "{") {
+			if m := hostOf.FindStringSubmatch(url); len(m) > 1 && !strings.Contains(m[1], "{") {
 				known[m[1]] = b.Title
 			}
 		}

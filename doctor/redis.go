@@ -27,7 +27,7 @@ type RedisServer struct {
 // Stream is a transport of Symfony.
 type Stream struct{ Transport, Stream, Group string }
 
-// ErrUnreachable: a server did not answer; nothing is known of it.
+// ErrUnreachable says that a server did not answer; nothing is known of it.
 var ErrUnreachable = errors.New("cannot be reached")
 
 // ExamineRedis asks a server, with commands that only read. Its error is

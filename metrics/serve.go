@@ -32,7 +32,7 @@ func (m *Metrics) Handler(checks []Check) http.Handler {
 		if len(reasons) > 0 {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
-		json.NewEncoder(w).Encode(map[string]any{"ready": len(reasons) == 0, "reasons": reasons})
+		_ = json.NewEncoder(w).Encode(map[string]any{"ready": len(reasons) == 0, "reasons": reasons})
 	})
 	return mux
 }
@@ -63,7 +63,7 @@ func (m *Metrics) Serve(ctx context.Context, l net.Listener, checks []Check) err
 	stop := context.AfterFunc(ctx, func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		server.Shutdown(ctx)
+		_ = server.Shutdown(ctx)
 	})
 	defer stop()
 	if err := server.Serve(l); err != http.ErrServerClosed {

@@ -33,8 +33,8 @@ type Installation struct {
 	Keys map[string]string // with which the keys of each of its queues begin
 }
 
-// ErrTaken: the place in Redis is a configured queue's.
-var ErrTaken = errors.New("the keys of a proof begin with " + scratchKeys)
+// ErrTaken says that the place in Redis is a configured queue's.
+var ErrTaken = errors.New(scratchKeys + " is what the keys of a proof begin with")
 
 // scratchName is that of the proof's database, schema or folder.
 const scratchName = "zabor_prove"

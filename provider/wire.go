@@ -95,9 +95,9 @@ func (w *wire) cut() {
 	switch {
 	case w.ended:
 	case w.out == 0:
-		w.SetReadDeadline(time.Unix(1, 0))
+		_ = w.SetReadDeadline(time.Unix(1, 0))
 	default:
-		w.SetReadDeadline(time.Now().Add(time.Second))
+		_ = w.SetReadDeadline(time.Now().Add(time.Second))
 	}
 }
 

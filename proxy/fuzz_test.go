@@ -3,6 +3,7 @@ package proxy
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -40,7 +41,7 @@ func FuzzGuard(f *testing.F) {
 		rest := sent
 		for {
 			r, err := http.ReadRequest(in)
-			if err == io.EOF || err == io.ErrUnexpectedEOF {
+			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 				return // nothing more, or half a head
 			}
 			if err != nil {

@@ -30,7 +30,7 @@ type Scratch struct {
 	file   *os.File  // SQLite's lock
 }
 
-// ErrScratchTaken: another program is using the place now.
+// ErrScratchTaken says that another program is using the place now.
 var ErrScratchTaken = errors.New("another program is using it now: wait for its end")
 
 // scratchMark is the table, or the file, that tells a scratch place from one that
@@ -155,16 +155,15 @@ func (s *Scratch) clear(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("look into the %s %s: %w", s.d.what, s.name, err)
 	}
+	defer rows.Close()
 	var tables []string
 	for rows.Next() {
 		var table string
 		if err := rows.Scan(&table); err != nil {
-			rows.Close()
 			return err
 		}
 		tables = append(tables, table)
 	}
-	rows.Close()
 	if err := rows.Err(); err != nil {
 		return fmt.Errorf("look into the %s %s: %w", s.d.what, s.name, err)
 	}

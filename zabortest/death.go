@@ -74,7 +74,9 @@ func (c *mortalConn) Write(b []byte) (int, error) {
 			return n, err
 		}
 		// The first byte of the answer says that the command was run.
-		c.SetReadDeadline(time.Now().Add(patience))
+		if err := c.SetReadDeadline(time.Now().Add(patience)); err != nil {
+			return 0, err
+		}
 		if _, err := c.Conn.Read(make([]byte, 1)); err != nil {
 			return 0, fmt.Errorf("no answer: %w", err)
 		}
@@ -127,7 +129,7 @@ func testDeath(t *testing.T, open func(t *testing.T) SourceUnderTest) {
 					message, err := q.Receive(t.Context())
 					s.ok(name+": Receive", err)
 					ctx, cancel := context.WithTimeout(t.Context(), patience)
-					defer cancel()
+					t.Cleanup(cancel)
 					if tt.do == nil {
 						s.ok(name+": Park", q.Park(ctx, message, "refused"))
 						m.die(n, after)

@@ -571,7 +571,8 @@ func testLookAtMany(t *testing.T, s sourceTest) {
 	if len(seen) != n {
 		t.Errorf("%d of %d messages seen", len(seen), n)
 	}
-	for range s.Source.Look(t.Context()) {
+	for _, err := range s.Source.Look(t.Context()) {
+		s.ok("Look, and no more than the first", err)
 		break
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -461,7 +461,7 @@ func (a *auditor) once() (map[string]audit.Difference, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer ledger.Remove()
+	defer func() { _ = ledger.Remove() }()
 	a.log.Info("audited", "provider_successes", total.ProviderSuccesses, "unique_rows", total.UniqueRows, "double_charged", total.DoubleCharged, "lost", total.Lost, "differences", total.Bad)
 	found := map[string]audit.Difference{}
 	for d, err := range ledger.Differences(a.ctx) {

@@ -298,6 +298,9 @@ func (s *shop) failedIDs() string {
 		}
 		all = append(all, id)
 	}
+	if err := rows.Err(); err != nil {
+		s.t.Fatal(err)
+	}
 	return strings.Join(all, " ")
 }
 

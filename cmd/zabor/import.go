@@ -301,7 +301,7 @@ func (i *importer) add(ctx context.Context, v *inventory, m *worker.Message, pla
 // cannot be made any more, and without a key nothing can.
 func (i *importer) effect(ctx context.Context, s *step.Step, m *worker.Message) (zabor.Effect, error) {
 	if m.Err != nil {
-		return zabor.Effect{}, nil
+		return zabor.Effect{}, nil //nolint:nilerr // no key can be made of what cannot be read; it is counted as such
 	}
 	e, err := s.Effect(ctx, m.Message)
 	if err == nil {

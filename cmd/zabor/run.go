@@ -110,7 +110,7 @@ func newLog(c *cli, w io.Writer) *slog.Logger {
 // withoutCards masks card numbers in what is logged: an error may quote what a
 // database or a provider was sent. Keys stay as they are.
 func withoutCards(_ []string, a slog.Attr) slog.Attr {
-	text := ""
+	var text string
 	switch v := a.Value.Any().(type) {
 	case string:
 		text = v

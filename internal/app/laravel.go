@@ -23,7 +23,7 @@ var defaults embed.FS
 func (p *Project) readLaravel(o Options) {
 	if p.Version.Major == 0 {
 		p.Version.Major = 8 // as far back as defaults are known
-		if _, err := os.Stat(filepath.Join(p.Root, "bootstrap/providers.php")); err == nil {
+		if _, err := os.Stat(filepath.Join(p.Root, "bootstrap", "providers.php")); err == nil {
 			p.Version.Major = 11
 		}
 	}
