@@ -56,15 +56,16 @@ func (s *shop) entries(stream string) (all []string) {
 }
 
 // newHeldShop is a shop whose messages go on to the queue default. The provider
-// answers 500 to each of the orders and has no look-up, so that they are held; the
-// worker has parked their messages and is gone.
+// answers none of the orders and has no look-up, so that they are held; the worker
+// has parked their messages and is gone. All calls are under way before the first
+// of them ends: the breaker would keep the others waiting.
 func newHeldShop(t testing.TB, fence string, r servers.RedisDB, messages []message) *shop {
-	s := newShop(t, fence, options{redis: r, noLookup: true, hold: time.Second, lanes: 16})
+	s := newShop(t, fence, options{redis: r, noLookup: true, hold: time.Second, lanes: 16, timeout: 6 * time.Second, reserve: 15 * time.Second})
 	var orders []string
 	for _, m := range messages {
 		order := fmt.Sprint(m.Properties["orderId"])
 		orders = append(orders, order)
-		if err := s.provider.Plan(sandbox.Fault{Kind: sandbox.Status, Status: 500, Order: order}); err != nil {
+		if err := s.provider.Plan(sandbox.Fault{Kind: sandbox.Hang, Order: order}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -81,7 +81,9 @@ func (s forgetfulStore) Swap(ctx context.Context, prev, next zabor.Row, w zabor.
 	return s.Store.Swap(ctx, prev, next, w)
 }
 
-// rudeStore writes over whatever others have written meanwhile.
+// rudeStore writes over whatever others have written meanwhile. What a sleeper's
+// call that did nothing would leave as doubt it leaves as free: else the resolver
+// finds the charge again, and the second guard hides that the first is gone.
 type rudeStore struct{ zabor.Store }
 
 func (s rudeStore) Swap(ctx context.Context, prev, next zabor.Row, w zabor.Write) error {
@@ -91,6 +93,9 @@ func (s rudeStore) Swap(ctx context.Context, prev, next zabor.Row, w zabor.Write
 			return err
 		}
 		next.Claim.Epoch = now.Claim.Epoch + 1
+		if now.Claim != prev.Claim && next.State == zabor.Doubt {
+			next.State, next.Basis = zabor.Released, zabor.ByUnsent
+		}
 		if err := s.Store.Swap(ctx, now, next, w); err != zabor.ErrStale { //nolint:errorlint // the store's own, unwrapped
 			return err
 		}

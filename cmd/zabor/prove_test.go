@@ -114,7 +114,7 @@ func TestProve(t *testing.T) {
 			t.Errorf("the page has no %q", want)
 		}
 	}
-	for _, foreign := range []string{"<script", "src=", "http://", "https://", "@import", "url("} {
+	for _, foreign := range []string{"<script", "<link", "src=", "href=\"http", "href='http", "@import", "url("} {
 		if strings.Contains(string(html), foreign) {
 			t.Errorf("the page needs something else: %q", foreign)
 		}

@@ -206,7 +206,7 @@ func TestKilledPHPWorkerChargesOnce(t *testing.T) {
 func TestPHPClients(t *testing.T) {
 	t.Parallel()
 	needPHPClients(t)
-	s := newShop(t, databases[0].open(t), options{proxy: true})
+	s := newShop(t, databases[0].open(t), options{proxy: true, timeout: time.Minute, reserve: 5 * time.Minute})
 	s.door()
 	run := func(client, order string, cents int) string {
 		t.Helper()

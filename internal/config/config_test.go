@@ -78,8 +78,7 @@ func TestUnbuiltNamesWhatIsNotActedOn(t *testing.T) {
 
 func TestUnbuiltCountsOnlyWhatIsSet(t *testing.T) {
 	for text, want := range map[string]string{
-		"shared: true":            "queues.payments.shared",
-		"shared: false":           "",
+		"shared: true":            "",
 		"missing_row: capture":    "",
 		"failed: {table: failed}": "",
 	} {

@@ -122,7 +122,7 @@ namespace {
         $app = new Container;
         Container::setInstance($app);
         $app->instance('config', new Illuminate\Support\Fluent(['queue.default' => 'redis',
-            'queue.connections.redis' => ['driver' => 'redis', 'connection' => 'default', 'queue' => 'default', 'retry_after' => 2]]));
+            'queue.connections.redis' => ['driver' => 'redis', 'connection' => 'default', 'queue' => 'default', 'retry_after' => 8]]));
         $redis = new RedisManager($app, 'phpredis', [
             'options' => ['prefix' => 'laravel_database_'],
             'default' => ['host' => '127.0.0.1', 'port' => $port, 'database' => $db],
