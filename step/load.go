@@ -157,7 +157,9 @@ func textValue(s, databaseType string) string {
 func (s *Step) checkAlias(ctx context.Context, conn *sql.Conn, aliases []any) error {
 	rows, err := conn.QueryContext(ctx, s.selects.query, aliases...)
 	if err != nil {
-		return nil //nolint:nilerr // a text that the database does not take is in no row; on a dead connection the load itself fails
+		// A text that the database does not take is in no row. On a dead
+		// connection the load itself fails.
+		return nil
 	}
 	defer rows.Close()
 	if rows.Next() && rows.Err() == nil {
