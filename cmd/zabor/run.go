@@ -45,6 +45,7 @@ type cli struct {
 	Alert     alertCommand     `cmd:"" help:"Alerts."`
 	Providers providersCommand `cmd:"" help:"What zabor believes about each payment provider, and why."`
 	Sandbox   sandboxCommand   `cmd:"" help:"A pretend payment provider with faults on demand."`
+	Password  passwordCommand  `cmd:"" help:"The hash for a user of the dashboard, of a password that is typed or read from standard input."`
 	Version   versionCommand   `cmd:"" help:"The version."`
 
 	ProveWorker proveWorkerCommand `cmd:"" hidden:""`

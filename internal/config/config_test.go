@@ -20,7 +20,7 @@ func exampleEnv() Env {
 		"DB_USERNAME": "shop", "DB_PASSWORD": "p@ss/w:rd", "DB_HOST": "db.example", "DB_DATABASE": "shop",
 		"MESSENGER_TRANSPORT_DSN": "redis://localhost:6379/messages/symfony?dbindex=0",
 		"STRIPE_SECRET":           "sk_test_1", "YOOKASSA_SHOP_ID": "501", "YOOKASSA_SECRET_KEY": "y", "ACQUIRER_TOKEN": "t",
-		"ALERT_URL": "slack://token@channel", "OPS_HASH": "h", "FINANCE_HASH": "h",
+		"ALERT_URL": "slack://token@channel", "OPS_HASH": someHash, "FINANCE_HASH": someHash,
 		"ZABOR_KEY": "0123456789abcdef0123456789abcdef", "APP_KEY": "base64:x", "APP_SECRET": "s",
 	})
 }

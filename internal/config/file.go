@@ -241,19 +241,6 @@ type ProxyTLS struct {
 	ClientCA string `yaml:"client_ca" doc:"File with the authorities, in PEM, one of which must have signed a caller's certificate."`
 }
 
-// Dashboard is the dashboard.
-type Dashboard struct {
-	Listen string           `yaml:"listen" need:"true" doc:"host:port"`
-	URL    Address          `yaml:"url" doc:"Its address as a browser sees it."`
-	Users  map[string]*User `yaml:"users"`
-}
-
-// User may sign in to the dashboard.
-type User struct {
-	Password Secret `yaml:"password" need:"true" doc:"The hash that zabor password prints."`
-	Role     string `yaml:"role" default:"viewer" enum:"viewer operator"`
-}
-
 // Metrics is the address at which Prometheus asks.
 type Metrics struct {
 	Listen string `yaml:"listen" need:"true" doc:"host:port"`

@@ -298,7 +298,7 @@ zabor.yaml:5:14: queues.payments.laravel: a Laravel queue needs the address of i
 		{"two stars", "steps:\n", "bus: {forward: {'*': mail}, refuse: ['*']}\nsteps:\n", `zabor.yaml:14:22: bus.forward.*: a message that is forwarded here is refused by bus.refuse[0], *, too: take one of them out; the star alone takes the rest and may stand beside others`},
 		{"an alert to nowhere", "queues:", "alerts: [nowhere]\nqueues:", `zabor.yaml:3:10: alerts[0]: this is not an address: write scheme://…, or the webhook's address as it was given to you`},
 		{"a port alone", "queues:", "metrics: {listen: '9464'}\nqueues:", `zabor.yaml:3:19: metrics.listen: this is not host:port: write host:port, such as 127.0.0.1:8070`},
-		{"a role", "queues:", "dashboard: {listen: ':1', users: {a: {password: x, role: root}}}\nqueues:", `zabor.yaml:3:58: dashboard.users.a.role: "root" is not known here: write one of viewer, operator`},
+		{"a role", "queues:", "dashboard: {listen: '127.0.0.1:1', users: {a: {password: x, role: root}}}\nqueues:", `zabor.yaml:3:67: dashboard.users.a.role: "root" is not known here: write one of viewer, operator`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := Parse("zabor.yaml", []byte(change(t, test.old, test.new)), environment(baseEnv))

@@ -290,6 +290,7 @@ func (v *validator) validateDoors() {
 	}
 	if v.Dashboard != nil {
 		listen(path{"dashboard", "listen"}, v.Dashboard.Listen)
+		v.validateDashboard(path{"dashboard"}, v.Dashboard)
 	}
 	if v.Metrics != nil {
 		listen(path{"metrics", "listen"}, v.Metrics.Listen)
