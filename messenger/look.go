@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"iter"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -168,7 +167,7 @@ const alive = time.Minute
 func (s *Source) Others(ctx context.Context) ([]worker.Other, error) {
 	consumers, err := s.client.XInfoConsumers(ctx, s.cfg.Stream, s.cfg.Group).Result()
 	if err != nil {
-		if isNoGroup(err) || strings.Contains(err.Error(), "no such key") {
+		if isNoGroup(err) || noStream(err) {
 			return nil, nil
 		}
 		return nil, fmt.Errorf("transport %s: consumers of group %s: %w", s.name, s.cfg.Group, err)

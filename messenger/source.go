@@ -463,79 +463,13 @@ func (s *Source) Park(ctx context.Context, m *worker.Message, reason string) err
 // groups are the groups of the stream; none where there is no stream.
 func (s *Source) groups(ctx context.Context) ([]redis.XInfoGroup, error) {
 	groups, err := s.client.XInfoGroups(ctx, s.cfg.Stream).Result()
-	if err != nil && strings.Contains(err.Error(), "no such key") {
+	if err != nil && noStream(err) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("groups of stream %s: %w", s.cfg.Stream, err)
 	}
 	return groups, nil
-}
-
-// Depth counts what the stream and the delayed set hold. A message whose reserve
-// has ended is ready, as is one that was put back.
-func (s *Source) Depth(ctx context.Context) (worker.Depth, error) {
-	var d worker.Depth
-	var err error
-	if d.Delayed, err = s.client.ZCard(ctx, s.queue()).Result(); err != nil {
-		return d, fmt.Errorf("transport %s: count delayed messages: %w", s.name, err)
-	}
-	groups, err := s.groups(ctx)
-	if err != nil {
-		return d, fmt.Errorf("transport %s: %w", s.name, err)
-	}
-	last, lag := "0-0", int64(-1)
-	for _, g := range groups {
-		if g.Name == s.cfg.Group {
-			d.Reserved, last, lag = g.Pending, g.LastDeliveredID, g.Lag
-		}
-	}
-	if d.Ready, err = s.countAfter(ctx, last, lag); err != nil || d.Reserved == 0 {
-		return d, err
-	}
-	idle, err := s.countIdle(ctx)
-	d.Ready, d.Reserved = d.Ready+idle, d.Reserved-idle
-	return d, err
-}
-
-// countIdle counts pending entries that may be claimed.
-func (s *Source) countIdle(ctx context.Context) (int64, error) {
-	var n int64
-	from := "-"
-	for {
-		entries, err := s.client.XPendingExt(ctx, &redis.XPendingExtArgs{
-			Stream: s.cfg.Stream, Group: s.cfg.Group, Idle: s.cfg.RedeliverTimeout, Start: from, End: "+", Count: 1000,
-		}).Result()
-		if err != nil {
-			return n, fmt.Errorf("transport %s: %w", s.name, err)
-		}
-		n += int64(len(entries))
-		if len(entries) < 1000 {
-			return n, nil
-		}
-		from = "(" + entries[len(entries)-1].ID
-	}
-}
-
-// countAfter counts the entries that the group has not read. A short stream is
-// counted exactly, since an empty one must be seen as empty: the group's lag is
-// unknown or wrong where entries were deleted. For a long one it must do.
-func (s *Source) countAfter(ctx context.Context, id string, lag int64) (int64, error) {
-	var n int64
-	for {
-		entries, err := s.client.XRangeN(ctx, s.cfg.Stream, "("+id, "+", 1000).Result()
-		if err != nil {
-			return n, fmt.Errorf("transport %s: %w", s.name, err)
-		}
-		n += int64(len(entries))
-		switch {
-		case len(entries) < 1000:
-			return n, nil
-		case lag >= n:
-			return lag, nil
-		}
-		id = entries[len(entries)-1].ID
-	}
 }
 
 // queue is the key of the delayed set.

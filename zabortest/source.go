@@ -70,6 +70,7 @@ func Source(t *testing.T, open func(t *testing.T) SourceUnderTest) {
 	}{
 		{"each message once", testEachOnce},
 		{"empty", testEmpty},
+		{"never empty while a message moves", testMoves},
 		{"later", testLater},
 		{"put back", testPutBack},
 		{"reserve ends", testReserveEnds},
@@ -220,6 +221,40 @@ func testEmpty(t *testing.T, s sourceTest) {
 	s.depth(worker.Depth{Reserved: 1})
 	s.ok("Later", s.Source.Later(t.Context(), m, time.Hour))
 	s.depth(worker.Depth{Delayed: 1})
+}
+
+// A message that goes round from ready to reserved to delayed is somewhere
+// whenever the queue is counted.
+func testMoves(t *testing.T, s sourceTest) {
+	s.Push(t, "1")
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	const rounds = 60
+	moved := make(chan error)
+	go func() {
+		for range rounds {
+			m, err := s.Source.Receive(ctx)
+			if err == nil {
+				err = s.Source.Later(ctx, m, time.Millisecond)
+			}
+			if err != nil {
+				moved <- err
+				return
+			}
+		}
+		moved <- nil
+	}()
+	for counted := 0; ; counted++ {
+		select {
+		case err := <-moved:
+			s.ok(fmt.Sprintf("a message moved, and counted %d times", counted), err)
+			return
+		default:
+		}
+		if d, err := s.Source.Depth(ctx); err != nil || d.Empty() {
+			t.Fatalf("Depth = %+v, %v while there is a message", d, err)
+		}
+	}
 }
 
 func testLater(t *testing.T, s sourceTest) {
