@@ -150,9 +150,9 @@ func (h *history) pass(d time.Duration) {
 		}
 	}
 	h.onTheWay = still
-	const move = "UPDATE zabor_fences SET send_until = send_until - ?, state_since = state_since - ?, replay_until = CASE WHEN replay_until > 0 THEN replay_until - ? ELSE 0 END"
+	const move = "UPDATE zabor_fences SET send_until = send_until - ?, state_since = state_since - ?, looked_at = CASE WHEN looked_at > 0 THEN looked_at - ? ELSE 0 END, replay_until = CASE WHEN replay_until > 0 THEN replay_until - ? ELSE 0 END"
 	us := d.Microseconds()
-	if _, err := h.store.DB().ExecContext(h.t.Context(), move, us, us, us); err != nil {
+	if _, err := h.store.DB().ExecContext(h.t.Context(), move, us, us, us, us); err != nil {
 		h.fatal("%v", err)
 	}
 }

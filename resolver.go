@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -23,8 +24,10 @@ type Finding struct {
 type Lookup func(ctx context.Context, row Row) (Finding, error)
 
 // Resolver decides rows that are in doubt or pending, and runs hooks that are due,
-// from the table alone. Many may run on one table. Its fields are set before
-// first use; one Resolver is run by one goroutine.
+// from the table alone. Many may run on one table: each asks the provider about
+// other rows ([Store].Look), and one that dies while it asks delays a row by
+// [LookTime] at most. Its fields are set before first use; one Resolver is run by
+// one goroutine.
 type Resolver struct {
 	Fence  *Fence
 	Lookup Lookup
@@ -45,7 +48,7 @@ type watch struct {
 	captured time.Time // with sends: which were watched
 	sends    int       // captures and replays
 	since    time.Time // monotonic
-	next     time.Time // of the next look-up
+	next     time.Time // of the next try of a hook
 	pause    time.Duration
 	alerted  bool // that a free row waits for a message which does not come
 	seen     bool // in this round
@@ -81,10 +84,10 @@ func (r *Resolver) Round(ctx context.Context) error {
 		r.control = map[[2]string]bool{}
 	}
 	err := errors.Join(
-		each(ctx, r.look, func(after Key, limit int) ([]Row, error) {
+		r.pages(ctx, r.open, func(after Key, limit int) ([]Row, error) {
 			return r.Fence.Store.Open(ctx, []State{Captured, Doubt, Pending, Released}, after, limit)
 		}),
-		each(ctx, r.due, func(after Key, limit int) ([]Row, error) {
+		r.pages(ctx, r.due, func(after Key, limit int) ([]Row, error) {
 			return r.Fence.Store.Due(ctx, after, limit)
 		}))
 	for k, w := range r.watched {
@@ -96,9 +99,9 @@ func (r *Resolver) Round(ctx context.Context) error {
 	return err
 }
 
-// each does what is to be done with every row that list lists, and joins the
-// errors. A row that somebody else wrote meanwhile is no error.
-func each(ctx context.Context, do func(context.Context, Row) error, list func(after Key, limit int) ([]Row, error)) error {
+// pages does what is to be done with every row that list lists, and joins the
+// errors.
+func (r *Resolver) pages(ctx context.Context, do func(context.Context, []Row) error, list func(after Key, limit int) ([]Row, error)) error {
 	const page = 100
 	var errs []error
 	var after Key
@@ -107,65 +110,87 @@ func each(ctx context.Context, do func(context.Context, Row) error, list func(af
 		if err != nil {
 			return errors.Join(append(errs, fmt.Errorf("list open rows: %w", err))...)
 		}
-		for _, row := range rows {
-			if err := do(ctx, row); err != nil && !errors.Is(err, ErrStale) {
-				errs = append(errs, fmt.Errorf("resolve %s: %w", row.Key, err))
-			}
-			after = row.Key
-		}
+		errs = append(errs, do(ctx, rows))
 		if len(rows) < page {
 			break
 		}
+		after = rows[len(rows)-1].Key
 	}
 	return errors.Join(errs...)
 }
 
-// look decides one row, if it can be decided now. It is ErrStale when somebody
-// else was faster.
-func (r *Resolver) look(ctx context.Context, row Row) error {
+// failed is the error of row, if it is one: a row that somebody else wrote
+// meanwhile is none.
+func failed(row Row, err error) error {
+	if err == nil || errors.Is(err, ErrStale) {
+		return nil
+	}
+	return fmt.Errorf("resolve %s: %w", row.Key, err)
+}
+
+// open decides what of rows can be decided now, and asks the provider about those
+// whose turn it is.
+func (r *Resolver) open(ctx context.Context, rows []Row) error {
+	read := r.now()
+	var errs []error
+	var asked []Row
+	for _, row := range rows {
+		ask, err := r.look(ctx, row)
+		if errs = append(errs, failed(row, err)); ask {
+			asked = append(asked, row)
+		}
+	}
+	slices.SortStableFunc(asked, func(a, b Row) int { return a.LookedAt.Compare(b.LookedAt) })
+	for some := range slices.Chunk(asked, MaxLooks) {
+		errs = append(errs, r.askAll(ctx, some, read))
+	}
+	return errors.Join(errs...)
+}
+
+// look decides what can be decided about row without the provider, and whether to
+// ask it. It is ErrStale when somebody else was faster.
+func (r *Resolver) look(ctx context.Context, row Row) (ask bool, err error) {
 	w := r.watch(row)
-	sendEnded := row.leaseEnded() || r.now().Sub(w.since) > row.Lease
 	switch {
 	case row.State == Released:
 		r.remind(row, w)
-		return nil
-	case row.State == Captured && !sendEnded:
-		return nil
+		return false, nil
+	case row.State == Captured && !r.sendEnded(row, w):
+		return false, nil
 	case row.State == Captured:
-		return r.write(ctx, row, expired(row))
+		return false, r.write(ctx, row, expired(row))
 	case row.State == Doubt && row.TwoStep() && row.Prepared == "":
-		if !sendEnded {
-			return nil
+		if !r.sendEnded(row, w) {
+			return false, nil
 		}
 		next := follow(row, Released, ByPrepare)
 		next.Reason = "the first request of two gave no id that was saved; the one that moves money was never sent"
-		return r.write(ctx, row, next)
+		return false, r.write(ctx, row, next)
+	case r.canAsk(row) && row.lookDue():
+		return true, nil
 	}
-	if !r.now().Before(w.next) {
-		w.pause = min(max(2*w.pause, 250*time.Millisecond), time.Minute)
-		done, err := r.lookUp(ctx, row, w)
-		if err == nil && !done && sendEnded {
-			done, err = r.replay(ctx, row)
-		}
-		w.next = r.now().Add(w.pause)
-		if done {
-			return err
-		}
-		// A look-up that fails decides nothing, and does not stop the clock.
-		return errors.Join(err, r.expire(ctx, row))
-	}
-	return r.expire(ctx, row)
+	return false, r.expire(ctx, row)
 }
 
-// due runs the hook that is due for row, less and less often.
-func (r *Resolver) due(ctx context.Context, row Row) error {
-	w := r.watch(row)
-	if r.now().Before(w.next) {
-		return nil
+// sendEnded reports whether no claim of row may send any more, by the database's
+// clock or by this process's.
+func (r *Resolver) sendEnded(row Row, w *watch) bool {
+	return row.leaseEnded() || r.now().Sub(w.since) > row.Lease
+}
+
+// due runs the hooks that are due for rows, each less and less often.
+func (r *Resolver) due(ctx context.Context, rows []Row) error {
+	var errs []error
+	for _, row := range rows {
+		w := r.watch(row)
+		if r.now().Before(w.next) {
+			continue
+		}
+		w.pause = min(max(2*w.pause, time.Second), time.Minute)
+		w.next = r.now().Add(w.pause)
+		errs = append(errs, failed(row, r.Fence.RunHook(ctx, row)))
 	}
-	w.pause = min(max(2*w.pause, time.Second), time.Minute)
-	w.next = r.now().Add(w.pause)
-	return r.Fence.RunHook(ctx, row)
+	return errors.Join(errs...)
 }
 
 // remind tells, once for each free row and process, that nobody came to capture
@@ -188,20 +213,21 @@ func follow(row Row, state State, basis Basis) Row {
 
 // replay sends the frozen request again under its key, where the provider's
 // profile allowed it for a time that is not over: the provider answers with what
-// it did the first time, or does it now, once.
-func (r *Resolver) replay(ctx context.Context, row Row) (done bool, err error) {
-	if r.Replay == nil || row.State != Doubt || row.Request == nil || row.ReplayUntil.IsZero() || row.ReadAt.Add(row.Lease).After(row.ReplayUntil) {
-		return false, nil
+// it did the first time, or does it now, once. The row is returned as it is now;
+// the same claim means that nothing was sent.
+func (r *Resolver) replay(ctx context.Context, row Row) (Row, error) {
+	if !r.canReplay(row) {
+		return row, nil
 	}
 	timeout := callTimeout(row.Lease)
 	if wait, _ := r.Fence.breaker.wait(roadOf(row.Provider, row.Key), r.Fence.clock(), timeout); wait > 0 {
-		return false, nil
+		return row, nil
 	}
 	start := time.Now()
 	next := follow(row, Doubt, row.Basis)
 	next.Replays++
 	if err := r.Fence.Store.Swap(ctx, row, next, Write{Lease: row.Lease}); err != nil {
-		return false, err
+		return row, err
 	}
 	callCtx, cancel := context.WithDeadline(context.WithoutCancel(ctx), start.Add(timeout))
 	defer cancel()
@@ -211,11 +237,13 @@ func (r *Resolver) replay(ctx context.Context, row Row) (done bool, err error) {
 	if result.Basis == ByCall {
 		result.Basis = ByReplay
 	}
-	saved, err := r.Fence.saveNext(ctx, next, result, o)
-	if err != nil && saved.State != Doubt {
-		return true, nil // what the state says to a delivery is no error here
-	}
-	return saved.State != Doubt, nil
+	saved, _ := r.Fence.saveNext(ctx, next, result, o) // what the state says to a delivery is no error here
+	return saved, nil
+}
+
+// canReplay reports whether the frozen request may be sent again in time.
+func (r *Resolver) canReplay(row Row) bool {
+	return r.Replay != nil && row.State == Doubt && row.Request != nil && !row.ReplayUntil.IsZero() && !row.ReadAt.Add(row.Lease).After(row.ReplayUntil)
 }
 
 func (r *Resolver) watch(row Row) *watch {
@@ -233,7 +261,7 @@ func (r *Resolver) watch(row Row) *watch {
 // AbsentAfter before it asked: its own clock cannot jump as a database's does,
 // and the lease bounds every send of the claim.
 func (r *Resolver) lookUp(ctx context.Context, row Row, w *watch) (done bool, err error) {
-	if r.Lookup == nil || row.AbsentAfter == 0 {
+	if !r.canLookUp(row) {
 		return false, nil
 	}
 	lateEnough := r.now().Sub(w.since) >= row.Lease+row.AbsentAfter

@@ -33,10 +33,14 @@ func (w *world) resolver() *resolving {
 	return r
 }
 
-// after moves the resolver's clock and makes a round.
+// after moves the resolver's clock and makes a round, for which no look-up is too
+// early by the database's clock.
 func (r *resolving) after(d time.Duration) {
 	r.w.t.Helper()
 	r.clock = r.clock.Add(d)
+	if _, err := r.w.store.DB().ExecContext(r.w.t.Context(), "UPDATE zabor_fences SET looked_at = 0"); err != nil {
+		r.w.t.Fatal(err)
+	}
 	if err := r.Round(r.w.t.Context()); err != nil {
 		r.w.t.Fatal(err)
 	}

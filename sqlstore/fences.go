@@ -90,7 +90,7 @@ var binaryColumns = map[string]bool{
 	"answer_body": true, "parked": true, "hook_data": true,
 }
 
-const selectRow = "SELECT " + allColumns + ", {now} AS read_at FROM zabor_fences"
+const selectRow = "SELECT " + allColumns + ", looked_at, {now} AS read_at FROM zabor_fences"
 
 // sql is query with the dialect's words put in.
 func (d *dialect) sql(query string) string {

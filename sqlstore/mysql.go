@@ -21,6 +21,7 @@ func mysqlDialect() *dialect {
 		now:      "TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))",
 		greatest: "GREATEST",
 		lock:     " FOR UPDATE",
+		skip:     " FOR UPDATE SKIP LOCKED",
 		after: func(k zabor.Key, _ zabor.State) (string, []any) {
 			// MySQL and MariaDB look up no range for (a, b, c) > (x, y, z).
 			scope, order, step := []byte(k.Scope), []byte(k.Order), []byte(k.Step)

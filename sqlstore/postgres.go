@@ -23,6 +23,7 @@ func postgresDialect() *dialect {
 		now:      "(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000)::bigint",
 		greatest: "GREATEST",
 		lock:     " FOR UPDATE",
+		skip:     " FOR UPDATE SKIP LOCKED",
 		after: func(k zabor.Key, state zabor.State) (string, []any) {
 			if state == "" {
 				return "(scope, order_id, step) > (?, ?, ?)", keyArgs(k)

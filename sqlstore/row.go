@@ -13,7 +13,8 @@ import (
 )
 
 // The columns of zabor_fences: the key, what is asked for, what comes of it, and
-// the times that only the database sets.
+// the times that only the database sets. Beside them there is looked_at, which no
+// write of a row touches.
 const (
 	keyColumns   = "scope, order_id, step"
 	askedColumns = "provider, account, generation, provider_key, prepare_key, amount_minor, currency, " +
@@ -98,20 +99,21 @@ func orNull(b []byte) any {
 // scanRow reads what selectRow selects.
 func (s *Store) scanRow(rows interface{ Scan(...any) error }) (zabor.Row, error) {
 	var (
-		r                              zabor.Row
-		scope, order, step             []byte
-		attempt, provider, account     []byte
-		message, fingerprint           []byte
-		prepared, reference, other     []byte
-		parked                         []byte
-		request, hookData, body        sql.Null[[]byte]
-		fields                         []byte
-		hooked                         int64
-		replayUntil                    int64
-		status                         sql.NullInt64
-		header                         sql.NullString
-		lease, absent, hold, pending   int64
-		captured, sendUntil, since, at int64
+		r                            zabor.Row
+		scope, order, step           []byte
+		attempt, provider, account   []byte
+		message, fingerprint         []byte
+		prepared, reference, other   []byte
+		parked                       []byte
+		request, hookData, body      sql.Null[[]byte]
+		fields                       []byte
+		hooked                       int64
+		replayUntil                  int64
+		status                       sql.NullInt64
+		header                       sql.NullString
+		lease, absent, hold, pending int64
+		captured, sendUntil, since   int64
+		looked, at                   int64
 	)
 	err := rows.Scan(&scope, &order, &step,
 		&provider, &account, &r.Generation, &r.ProviderKey, &r.PrepareKey, &r.Amount.Minor, &r.Amount.Currency,
@@ -119,7 +121,7 @@ func (s *Store) scanRow(rows interface{ Scan(...any) error }) (zabor.Row, error)
 		&r.State, &r.Basis, &r.Claim.Epoch, &attempt, &request, &prepared, &reference, &other,
 		&status, &header, &body, &r.Reason, &r.HookDue, &parked,
 		&r.Captures, &r.Free, &r.Allowance, &hookData, &hooked, &r.Replays, &r.MovedOn,
-		&captured, &sendUntil, &replayUntil, &since, &at)
+		&captured, &sendUntil, &replayUntil, &since, &looked, &at)
 	if err != nil {
 		return zabor.Row{}, err
 	}
@@ -156,7 +158,8 @@ func (s *Store) scanRow(rows interface{ Scan(...any) error }) (zabor.Row, error)
 		}
 	}
 	r.Lease, r.AbsentAfter, r.HoldAfter, r.PendingFor = duration(lease), duration(absent), duration(hold), duration(pending)
-	r.CapturedAt, r.SendUntil, r.StateSince, r.ReadAt = moment(captured), moment(sendUntil), moment(since), moment(at)
+	r.CapturedAt, r.SendUntil, r.StateSince = moment(captured), moment(sendUntil), moment(since)
+	r.LookedAt, r.ReadAt = moment(looked), moment(at)
 	return r, nil
 }
 

@@ -15,6 +15,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/pressly/goose/v3"
@@ -55,7 +56,8 @@ type Store struct {
 	file     string // SQLite's; empty otherwise
 	keys     *seal.Keys
 
-	prepared sync.Map // SQL text to *sql.Stmt
+	prepared sync.Map    // SQL text to *sql.Stmt
+	waits    atomic.Bool // the server knows no SKIP LOCKED
 
 	lines map[string]*gathering // who waits to write, by statement; none: it is written alone
 }
@@ -66,6 +68,7 @@ type dialect struct {
 	now      string                                                              // microseconds since 1970 by the database's clock, when the statement runs
 	greatest string                                                              // the function that returns the greater of two numbers
 	lock     string                                                              // what makes a SELECT wait for writers; SQLite: the transaction does
+	skip     string                                                              // what makes it lock, and leave out what another has locked; SQLite: it waits for the one writer
 	after    func(k zabor.Key, state zabor.State) (condition string, args []any) // the key is after k; state, where it is not empty, is the state asked for
 	setMeta  string                                                              // what makes an INSERT into zabor_meta overwrite
 	numbered bool                                                                // placeholders are $1, $2 … instead of ?

@@ -46,6 +46,7 @@ CREATE TABLE IF NOT EXISTS zabor_fences (
   send_until      BIGINT         NOT NULL,
   replay_until    BIGINT         NOT NULL,
   state_since     BIGINT         NOT NULL,
+  looked_at       BIGINT         NOT NULL DEFAULT 0,
   PRIMARY KEY (scope, order_id, step),
   KEY zabor_fences_open (state, scope, order_id, step),
   KEY zabor_fences_due (hook_due),

@@ -46,6 +46,7 @@ CREATE TABLE zabor_fences (
   send_until      bigint NOT NULL,
   replay_until    bigint NOT NULL,
   state_since     bigint NOT NULL,
+  looked_at       bigint NOT NULL DEFAULT 0,
   PRIMARY KEY (scope, order_id, step)
 );
 CREATE INDEX zabor_fences_open ON zabor_fences (state, scope, order_id, step);

@@ -47,6 +47,7 @@ CREATE TABLE zabor_fences (
   send_until      INTEGER NOT NULL,
   replay_until    INTEGER NOT NULL,
   state_since     INTEGER NOT NULL,
+  looked_at       INTEGER NOT NULL DEFAULT 0,
   PRIMARY KEY (scope, order_id, step)
 ) STRICT;
 CREATE INDEX zabor_fences_open ON zabor_fences (state, scope, order_id, step);
