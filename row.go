@@ -2,6 +2,7 @@ package zabor
 
 import (
 	"crypto/rand"
+	"slices"
 	"time"
 )
 
@@ -20,8 +21,10 @@ const (
 	Held     State = "held"     // in doubt, and no machine may decide
 )
 
-// States lists every state, in the order of a row's life.
 var states = [...]State{Captured, Pending, Settled, Declined, Released, Doubt, Held}
+
+// States lists every state that this version knows, in the order of a row's life.
+func States() []State { return slices.Clone(states[:]) }
 
 // ParseState returns the state named s and whether there is one.
 func ParseState(s string) (State, bool) {

@@ -81,7 +81,7 @@ type Write struct {
 // appended.
 type Note struct {
 	Epoch int64     // of the write that it belongs to
-	Kind  string    // "evidence" or a [Action]; at most 32 bytes
+	Kind  string    // "evidence", an [Action], or the [State] that a machine brought it to; at most 32 bytes
 	By    string    // who decided; empty: this program
 	Text  string    // at most 4,000 bytes; longer ones are cut
 	At    time.Time // the database's; set by the store

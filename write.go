@@ -14,6 +14,9 @@ import (
 // One write has one hook: that of a row which is inserted as held is due.
 func (f *Fence) insert(ctx context.Context, row Row, replayFor time.Duration) (Row, error) {
 	w := Write{Lease: row.Lease, ReplayFor: replayFor}
+	if row.State != Captured {
+		w.Note = &Note{Epoch: row.Claim.Epoch, Kind: string(row.State), Text: "had no row: " + row.Reason}
+	}
 	if row.State == Held && f.Hook != nil {
 		if hook, err := f.Hook(row); hook != nil || err != nil {
 			row.HookDue = string(Held)
@@ -37,6 +40,9 @@ func (f *Fence) insert(ctx context.Context, row Row, replayFor time.Duration) (R
 // is known of the outside world is never lost for it. It returns the row as it
 // was committed.
 func (f *Fence) swap(ctx context.Context, row, next Row, w Write) (Row, error) {
+	if w.Note == nil {
+		w.Note = passage(row, next)
+	}
 	if next.State == Captured {
 		return f.swapCapture(ctx, row, next, w)
 	}
@@ -63,6 +69,20 @@ func (f *Fence) swap(ctx context.Context, row, next Row, w Write) (Row, error) {
 	}
 	f.alert(due, Warning, "hook-due", fmt.Sprintf("the row is %s, and the shop was not told: %v", next.State, err))
 	return due, nil
+}
+
+// passage is the note of a change that the row itself forgets with the next one;
+// nil: there is none, or it is the plain one that a call's own answer makes, which
+// the row keeps for good and which costs no second statement.
+func passage(row, next Row) *Note {
+	if row.State == next.State || row.State == Captured && (next.State.Closed() || next.State == Pending) {
+		return nil
+	}
+	text := fmt.Sprintf("was %s: %s", row.State, next.Reason)
+	if next.State == Captured {
+		text = fmt.Sprintf("was %s: attempt %d", row.State, next.Attempts())
+	}
+	return &Note{Epoch: next.Claim.Epoch, Kind: string(next.State), Text: text}
 }
 
 // hooked is next once all its hooks have run: a closed row needs nothing of the

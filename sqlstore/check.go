@@ -100,7 +100,7 @@ func (s *Store) checkVersion(ctx context.Context, found *problems) error {
 
 // tables lists what must be there.
 func tables() []string {
-	return []string{"zabor_fences", "zabor_meta", "zabor_notes", "zabor_unreadable"}
+	return []string{"zabor_fences", "zabor_meta", "zabor_notes", "zabor_processes", "zabor_unreadable"}
 }
 
 // checkTables compares what is there with what must be.

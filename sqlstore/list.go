@@ -140,28 +140,39 @@ func (s *Store) CountUnclosed(ctx context.Context, scope string) ([]StateCount, 
 // apart and what became of them: without their requests, answers, fingerprints and
 // what hooks bind. It is for whoever reads all of them.
 func (s *Store) Outline(ctx context.Context, after zabor.Key, limit int) ([]zabor.Row, error) {
-	query := "SELECT " + keyColumns + ", state, provider, provider_key, amount_minor, currency, reference, other_reference, reason, parked, " +
-		"captured_at, send_until, state_since, {now} FROM zabor_fences"
-	var args []any
+	query, args := selectOutline, []any(nil)
 	if after != (zabor.Key{}) {
 		condition, values := s.dialect.after(after, "")
 		query, args = query+" WHERE "+condition, values
 	}
+	return s.outlines(ctx, query+inOrder, append(args, int64(limit))...)
+}
+
+// selectOutline selects what an outline of a row has.
+const selectOutline = "SELECT " + outlineColumns + ", {now} AS read_at FROM zabor_fences"
+
+const outlineColumns = keyColumns + ", state, basis, epoch, attempt_id, provider, account, provider_key, amount_minor, currency, reference, other_reference, " +
+	"reason, parked, hook_due, captures, free, absent_after, captured_at, send_until, state_since"
+
+// outlines reads what a query that begins with selectOutline selects.
+func (s *Store) outlines(ctx context.Context, query string, args ...any) ([]zabor.Row, error) {
 	var found []zabor.Row
 	err := s.repeat(ctx, func(ctx context.Context) error {
-		found = make([]zabor.Row, 0, limit)
+		found = nil
 		return s.query(ctx, func(rows *sql.Rows) error {
 			var r zabor.Row
-			var scope, order, step, provider, reference, other, parked []byte
-			var captured, until, since, now int64
-			err := rows.Scan(&scope, &order, &step, &r.State, &provider, &r.ProviderKey, &r.Amount.Minor, &r.Amount.Currency,
-				&reference, &other, &r.Reason, &parked, &captured, &until, &since, &now)
+			var scope, order, step, attempt, provider, account, reference, other, parked []byte
+			var absent, captured, until, since, now int64
+			err := rows.Scan(&scope, &order, &step, &r.State, &r.Basis, &r.Claim.Epoch, &attempt, &provider, &account, &r.ProviderKey, &r.Amount.Minor, &r.Amount.Currency,
+				&reference, &other, &r.Reason, &parked, &r.HookDue, &r.Captures, &r.Free, &absent, &captured, &until, &since, &now)
 			r.Key = zabor.Key{Scope: string(scope), Order: string(order), Step: string(step)}
-			r.Provider, r.Reference, r.OtherReference, r.Parked = string(provider), string(reference), string(other), string(parked)
+			copy(r.Claim.ID[:], attempt)
+			r.Provider, r.Account, r.Reference, r.OtherReference, r.Parked = string(provider), string(account), string(reference), string(other), string(parked)
+			r.AbsentAfter = duration(absent)
 			r.CapturedAt, r.SendUntil, r.StateSince, r.ReadAt = moment(captured), moment(until), moment(since), moment(now)
 			found = append(found, r)
 			return err
-		}, s.dialect.sql(query+inOrder), append(args, int64(limit))...)
+		}, s.dialect.sql(query), args...)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read rows: %w", err)

@@ -19,6 +19,9 @@ func mysqlDialect() *dialect {
 	return &dialect{
 		name:     "mysql",
 		now:      "TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))",
+		none:     "x''",
+		recent:   " FORCE INDEX (zabor_fences_recent)",
+		div:      "DIV",
 		greatest: "GREATEST",
 		lock:     " FOR UPDATE",
 		skip:     " FOR UPDATE SKIP LOCKED",

@@ -21,6 +21,8 @@ func postgresDialect() *dialect {
 		name: "postgres",
 		// Not now(): that is when the transaction began.
 		now:      "(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000)::bigint",
+		none:     "''::bytea",
+		div:      "/",
 		greatest: "GREATEST",
 		lock:     " FOR UPDATE",
 		skip:     " FOR UPDATE SKIP LOCKED",

@@ -71,6 +71,9 @@ type dialect struct {
 	skip     string                                                              // what makes it lock, and leave out what another has locked; SQLite: it waits for the one writer
 	after    func(k zabor.Key, state zabor.State) (condition string, args []any) // the key is after k; state, where it is not empty, is the state asked for
 	setMeta  string                                                              // what makes an INSERT into zabor_meta overwrite
+	none     string                                                              // the empty binary text
+	div      string                                                              // the operator that divides whole numbers into whole ones
+	recent   string                                                              // behind the table's name: the index of states and times is used, whatever the planner takes the table for
 	numbered bool                                                                // placeholders are $1, $2 … instead of ?
 
 	judge    func(error) fault                    // by the driver's code

@@ -1,0 +1,283 @@
+package dashboard
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+
+	"zabor"
+	"zabor/sqlstore"
+)
+
+// choice is a decision that may be made about a row, in words for whoever knows
+// payments and not zabor.
+type choice struct {
+	Action zabor.Action
+	Words  string
+	Hint   string
+	// Reference: the provider's number is asked for. Checked: the person must say
+	// that they have looked.
+	Reference, Checked bool
+}
+
+var allChoices = [...]choice{
+	{zabor.Settle, "It went through", "Give the provider's number. Nothing is called again.", true, false},
+	{zabor.Decline, "It did not; do not try again", "No money moved. Nothing is called again.", false, false},
+	{zabor.Release, "It did not; try again", "It is called once more, when its message is delivered.", false, true},
+	{zabor.Hold, "Hold it", "Nothing is called until somebody has decided.", false, false},
+}
+
+// choices are those that make sense for row.
+func choices(row zabor.Row) []choice {
+	var may []zabor.Action
+	switch row.State {
+	case zabor.Settled:
+	case zabor.Declined:
+		may = []zabor.Action{zabor.Settle, zabor.Release}
+	case zabor.Pending:
+		may = []zabor.Action{zabor.Settle, zabor.Decline, zabor.Hold}
+	case zabor.Released, zabor.Captured:
+		may = []zabor.Action{zabor.Settle, zabor.Decline, zabor.Hold}
+	case zabor.Doubt:
+		may = []zabor.Action{zabor.Settle, zabor.Decline, zabor.Release, zabor.Hold}
+	default:
+		may = []zabor.Action{zabor.Settle, zabor.Decline, zabor.Release}
+	}
+	var all []choice
+	for _, c := range allChoices {
+		if !slices.Contains(may, c.Action) {
+			continue
+		}
+		if row.State == zabor.Declined && c.Action == zabor.Release {
+			c.Words, c.Hint, c.Checked = "A new attempt is wanted", "It is called once more under a new provider key, when its message is delivered.", false
+		}
+		all = append(all, c)
+	}
+	return all
+}
+
+// seenText is a row as it was looked at, in a form. The parts of a key are any
+// bytes.
+type seenText struct {
+	Scope, Order, Step []byte
+	Epoch              int64
+	ID                 []byte
+}
+
+func token(k zabor.Key, c zabor.Claim) string {
+	text, err := json.Marshal(seenText{[]byte(k.Scope), []byte(k.Order), []byte(k.Step), c.Epoch, c.ID[:]})
+	if err != nil {
+		panic(err) // bytes and numbers alone
+	}
+	return base64.RawURLEncoding.EncodeToString(text)
+}
+
+func readToken(text string) (k zabor.Key, c zabor.Claim, ok bool) {
+	raw, err := base64.RawURLEncoding.DecodeString(text)
+	var t seenText
+	if err != nil || json.Unmarshal(raw, &t) != nil || t.Epoch < 1 || len(t.ID) != len(c.ID) {
+		return k, c, false
+	}
+	c.Epoch = t.Epoch
+	copy(c.ID[:], t.ID)
+	return zabor.Key{Scope: string(t.Scope), Order: string(t.Order), Step: string(t.Step)}, c, true
+}
+
+// mostAtOnce is how many rows one form may decide about.
+const mostAtOnce = 200
+
+// readDecisions are the decisions of a form.
+func readDecisions(r *http.Request, by string) ([]zabor.Decision, *trouble) {
+	back := func(what, next string) *trouble {
+		return &trouble{What: what, Next: next + " Nothing was changed.", Link: "/open", Words: "In doubt and held"}
+	}
+	if err := r.ParseForm(); err != nil {
+		return nil, back("This form could not be read", "Choose fewer rows.")
+	}
+	rows, action, reason := r.PostForm["row"], zabor.Action(r.PostForm.Get("action")), strings.TrimSpace(r.PostForm.Get("reason"))
+	switch {
+	case len(rows) == 0:
+		return nil, back("No row was chosen", "Mark the rows that the decision is about.")
+	case len(rows) > mostAtOnce:
+		return nil, back("Too many rows at once", "Choose fewer rows.")
+	case !slices.ContainsFunc(allChoices[:], func(c choice) bool { return c.Action == action }):
+		return nil, back("No decision was chosen", "Say what happened.")
+	case reason == "":
+		return nil, back("There is no reason", "Say why: it is kept with the decision, under your name.")
+	}
+	var all []zabor.Decision
+	for _, text := range rows {
+		key, seen, ok := readToken(text)
+		if !ok {
+			return nil, back("This form is not complete", "Open the page again.")
+		}
+		d := zabor.Decision{Key: key, Seen: seen, Action: action, By: by, Reason: reason, CheckedProvider: r.PostForm.Get("checked") == "yes"}
+		if action == zabor.Settle {
+			if d.Reference = strings.TrimSpace(r.PostForm.Get("reference." + text)); d.Reference == "" {
+				return nil, back("A number of the provider's is missing", "Order "+readable(key.Order)+": what went through has a number at the provider. Give one for each row.")
+			}
+		}
+		all = append(all, d)
+	}
+	return all, nil
+}
+
+// verdict is a decision on the page that asks for its confirmation, or says what
+// was done.
+type verdict struct {
+	zabor.Decision
+	Token string
+	Row   zabor.Row // as it is
+	Lines []string
+	Err   string
+	Stale *stale // the row has changed since it was looked at
+}
+
+// stale says who changed the row meanwhile.
+type stale struct {
+	By, Text string
+}
+
+type decidePage struct {
+	Words     string
+	Action    zabor.Action
+	Reason    string
+	Checked   bool
+	Confirmed bool
+	Verdicts  []verdict
+	Possible  int
+	Done      int
+}
+
+// decide shows what a decision would do, and does it when it is confirmed.
+func (d *Dashboard) decide(w http.ResponseWriter, r *http.Request) {
+	by, _ := d.who(r.Context())
+	decisions, wrong := readDecisions(r, by)
+	if wrong != nil {
+		d.trouble(w, r, http.StatusBadRequest, *wrong)
+		return
+	}
+	// A decision that was begun is finished, though the browser is gone.
+	ctx := context.WithoutCancel(r.Context())
+	body := decidePage{Action: decisions[0].Action, Reason: decisions[0].Reason, Checked: decisions[0].CheckedProvider, Confirmed: r.PostForm.Get("confirm") == "yes"}
+	at := slices.IndexFunc(allChoices[:], func(c choice) bool { return c.Action == body.Action })
+	body.Words = allChoices[at].Words
+	status := http.StatusOK
+	for _, one := range decisions {
+		v := verdict{Decision: one, Token: token(one.Key, one.Seen)}
+		var err error
+		if body.Confirmed {
+			v.Row, v.Lines, err = d.taken(ctx, one)
+		} else {
+			var p Prospect
+			p, err = d.o.Look(ctx, one)
+			v.Row, v.Lines = p.Row, p.Lines
+		}
+		switch {
+		case errors.Is(err, zabor.ErrStale):
+			status = http.StatusConflict
+			v.Err, v.Stale = err.Error(), d.meanwhile(ctx, v.Row)
+		case err != nil:
+			if status == http.StatusOK && len(decisions) == 1 {
+				status = http.StatusUnprocessableEntity
+			}
+			v.Err = err.Error()
+		case body.Confirmed:
+			body.Done++
+		default:
+			body.Possible++
+		}
+		body.Verdicts = append(body.Verdicts, v)
+	}
+	d.changed()
+	title := "Is this right?"
+	if body.Confirmed {
+		title = "Decided"
+	}
+	if body.Possible == 0 && body.Done == 0 {
+		title = "Not decided"
+	}
+	d.show(w, r, status, "decide", title, "/open", body)
+}
+
+func (d *Dashboard) taken(ctx context.Context, one zabor.Decision) (zabor.Row, []string, error) {
+	t, err := d.o.Take(ctx, one)
+	if err == nil {
+		d.o.Log.Info("decided on the dashboard", "by", one.By, "order", one.Key.Order, "step", one.Key.Step, "scope", one.Key.Scope, "action", string(one.Action), "state", string(t.Row.State), "reason", one.Reason)
+	}
+	return t.Row, t.Lines, err
+}
+
+// meanwhile is who changed row last, as far as it was noted.
+func (d *Dashboard) meanwhile(ctx context.Context, row zabor.Row) *stale {
+	notes, err := d.o.Store.Notes(ctx, row.Key)
+	if err != nil || len(notes) == 0 {
+		return &stale{}
+	}
+	last := notes[len(notes)-1]
+	return &stale{By: last.By, Text: last.Text}
+}
+
+// openRow is a row that waits, with what a person needs to decide.
+type openRow struct {
+	zabor.Row
+	Evidence evidence
+	Status   int
+	Answer   []field
+}
+
+type openPage struct {
+	Held, Doubt       []openRow
+	HeldMore, DubMore string // addresses of the next pages; empty: there are none
+	HeldN, DoubtN     int64
+	Choices           []choice
+}
+
+// perOpenPage is how many rows with their evidence a page has of a state: it must
+// stay small enough for a telephone.
+const perOpenPage = 25
+
+// open is the page of what is in doubt and held.
+func (d *Dashboard) open(w http.ResponseWriter, r *http.Request) {
+	counts, err := d.unclosed(r.Context())
+	if err != nil {
+		d.away(w, r, err)
+		return
+	}
+	body := openPage{Choices: allChoices[:3]}
+	for _, c := range counts {
+		switch c.State {
+		case zabor.Held:
+			body.HeldN = c.Rows
+		case zabor.Doubt:
+			body.DoubtN = c.Rows
+		}
+	}
+	for _, list := range []struct {
+		state zabor.State
+		name  string
+		rows  *[]openRow
+		more  *string
+	}{{zabor.Held, "held", &body.Held, &body.HeldMore}, {zabor.Doubt, "doubt", &body.Doubt, &body.DubMore}} {
+		after, _ := readMark(r.URL.Query().Get(list.name))
+		rows, err := d.o.Store.Oldest(r.Context(), list.state, after, perOpenPage+1)
+		if err != nil {
+			d.away(w, r, err)
+			return
+		}
+		if len(rows) > perOpenPage {
+			rows = rows[:perOpenPage]
+			*list.more = "/open?" + list.name + "=" + writeMark(sqlstore.MarkOf(rows[len(rows)-1]))
+		}
+		for _, row := range rows {
+			one := openRow{Row: row, Evidence: d.evidence(row)}
+			one.Status, one.Answer = answerFields(row)
+			*list.rows = append(*list.rows, one)
+		}
+	}
+	d.show(w, r, http.StatusOK, "open", "In doubt and held", "/open", body)
+}

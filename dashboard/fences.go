@@ -1,0 +1,300 @@
+package dashboard
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"zabor"
+	"zabor/sqlstore"
+)
+
+// perPage is how many rows a page lists.
+const perPage = 50
+
+type fencesPage struct {
+	Query, Step string
+	States      []stateChoice
+	Rows        []zabor.Row
+	Next        string // address of the next page; empty: this is the last
+	Filtered    bool
+	More        bool // there are more than are shown, and no next page
+}
+
+type stateChoice struct {
+	State   zabor.State
+	Checked bool
+}
+
+func (d *Dashboard) fences(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	body := fencesPage{Query: q.Get("q"), Step: q.Get("step")}
+	var states []zabor.State
+	for _, s := range q["state"] {
+		if state, ok := zabor.ParseState(s); ok {
+			states = append(states, state)
+		}
+	}
+	for _, s := range zabor.States() {
+		body.States = append(body.States, stateChoice{s, slices.Contains(states, s)})
+	}
+	body.Filtered = body.Query != "" || body.Step != "" || len(states) > 0
+	var err error
+	if body.Query != "" {
+		body.Rows, body.More, err = d.find(r, body.Query, body.Step, states)
+	} else {
+		after, ok := readMark(q.Get("after"))
+		if !ok {
+			d.trouble(w, r, http.StatusBadRequest, trouble{What: "This address is not complete", Next: "Begin from the front.", Link: "/fences", Words: "All fences"})
+			return
+		}
+		body.Rows, err = d.o.Store.Recent(r.Context(), states, body.Step, after, perPage+1)
+		if len(body.Rows) > perPage {
+			body.Rows = body.Rows[:perPage]
+			next := url.Values{"after": {writeMark(sqlstore.MarkOf(body.Rows[perPage-1]))}, "state": q["state"]}
+			if body.Step != "" {
+				next.Set("step", body.Step)
+			}
+			body.Next = "/fences?" + next.Encode()
+		}
+	}
+	if err != nil {
+		d.away(w, r, err)
+		return
+	}
+	d.show(w, r, http.StatusOK, "fences", "Fences", "/fences", body)
+}
+
+// find looks for an order, for what an order begins with, and for a reference.
+func (d *Dashboard) find(r *http.Request, text, step string, states []zabor.State) (rows []zabor.Row, more bool, err error) {
+	const most = 200
+	byReference, err := d.o.Store.OfReference(r.Context(), text, most)
+	if err != nil {
+		return nil, false, err
+	}
+	byOrder, err := d.o.Store.OfOrders(r.Context(), text, most)
+	if err != nil {
+		return nil, false, err
+	}
+	seen := map[zabor.Key]bool{}
+	for _, row := range append(byReference, byOrder...) {
+		name, _, _ := strings.Cut(row.Step, ":")
+		if seen[row.Key] || step != "" && row.Step != step && name != step || len(states) > 0 && !slices.Contains(states, row.State) {
+			continue
+		}
+		seen[row.Key] = true
+		rows = append(rows, row)
+	}
+	return rows, len(byOrder) == most || len(byReference) == most, nil
+}
+
+// markText is a [sqlstore.Mark] in an address. The parts of a key are any bytes.
+type markText struct {
+	Since              int64
+	Scope, Order, Step []byte
+}
+
+func writeMark(m sqlstore.Mark) string {
+	text, err := json.Marshal(markText{m.Since.UnixMicro(), []byte(m.Key.Scope), []byte(m.Key.Order), []byte(m.Key.Step)})
+	if err != nil {
+		panic(err) // bytes and numbers alone
+	}
+	return base64.RawURLEncoding.EncodeToString(text)
+}
+
+func readMark(text string) (sqlstore.Mark, bool) {
+	if text == "" {
+		return sqlstore.Mark{}, true
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(text)
+	var m markText
+	if err != nil || json.Unmarshal(raw, &m) != nil {
+		return sqlstore.Mark{}, false
+	}
+	return sqlstore.Mark{Since: time.UnixMicro(m.Since), Key: zabor.Key{Scope: string(m.Scope), Order: string(m.Order), Step: string(m.Step)}}, true
+}
+
+// fencePage is all that is known of one row.
+type fencePage struct {
+	Row      zabor.Row
+	Events   []event
+	Evidence evidence
+	Request  []field
+	Why      string // the request is not shown
+	Answer   []field
+	Status   int // of the answer; 0: none
+	Others   []zabor.Row
+	Choices  []choice
+	Steps    []step
+}
+
+// event is one thing that happened to a row.
+type event struct {
+	At    time.Time
+	Class string
+	What  string
+	By    string
+	Text  string
+}
+
+func (d *Dashboard) fence(w http.ResponseWriter, r *http.Request) {
+	key, err := keyOf(r.URL.Query())
+	if err != nil {
+		d.trouble(w, r, http.StatusBadRequest, trouble{What: "No row is named", Detail: []string{err.Error()}, Next: "Look the row up.", Link: "/fences", Words: "All fences"})
+		return
+	}
+	row, err := d.o.Store.Load(r.Context(), key)
+	if errors.Is(err, zabor.ErrNoRow) {
+		d.trouble(w, r, http.StatusNotFound, trouble{
+			What: "There is no such row", Detail: []string{readable(key.String()) + ": nothing was ever called for it through this fence. Orders are compared byte for byte: A1 is not a1, and 7 is not 007."},
+			Next: "See what there is of this order.", Link: "/fences?" + url.Values{"q": {key.Order}}.Encode(), Words: "All rows of the order",
+		})
+		return
+	}
+	if err != nil {
+		d.away(w, r, err)
+		return
+	}
+	notes, err := d.o.Store.Notes(r.Context(), key)
+	if err != nil {
+		d.away(w, r, err)
+		return
+	}
+	others, err := d.o.Store.OfOrders(r.Context(), key.Order, 20)
+	if err != nil {
+		d.away(w, r, err)
+		return
+	}
+	body := fencePage{Row: row, Events: timeline(row, notes), Evidence: d.evidence(row), Choices: choices(row), Steps: life(row)}
+	body.Others = slices.DeleteFunc(others, func(o zabor.Row) bool { return o.Key == key || o.Order != key.Order })
+	body.Request, body.Why = requestFields(row)
+	body.Status, body.Answer = answerFields(row)
+	d.show(w, r, http.StatusOK, "fence", "Order "+readable(row.Order)+", "+readable(row.Step), "/fences", body)
+}
+
+// timeline is what is known to have happened, the newest first: the row's own
+// times, and the notes beside it.
+func timeline(row zabor.Row, notes []zabor.Note) []event {
+	var events []event
+	add := func(at time.Time, class, what, by, text string) {
+		if !at.IsZero() {
+			events = append(events, event{at, class, what, by, text})
+		}
+	}
+	if row.Captures > 0 {
+		add(row.CapturedAt, "plain", "Captured", "", "the row was committed before anything was sent"+toWhom(row))
+	} else {
+		add(row.CapturedAt, "plain", "Written", "", "the row was written; no call was made for it")
+	}
+	told := false
+	for _, n := range notes {
+		what, class := noteWords(n)
+		add(n.At, class, what, n.By, n.Text)
+		told = told || n.Epoch == row.Claim.Epoch && n.Kind != "evidence"
+	}
+	if !told && row.State != zabor.Captured && !row.StateSince.Equal(row.CapturedAt) {
+		text := row.Reason
+		if row.Reference != "" {
+			text = strings.TrimPrefix(text+"; reference "+row.Reference, "; ")
+		}
+		if !slices.ContainsFunc(notes, func(n zabor.Note) bool { return n.At.Equal(row.StateSince) }) {
+			add(row.StateSince, stateClass(row.State), title(string(row.State)), "", text)
+		}
+	}
+	if row.State == zabor.Captured && !row.SendUntil.IsZero() {
+		add(row.SendUntil, "plain", "Lease ends", "", "no later may this call still be sent")
+	}
+	slices.SortStableFunc(events, func(a, b event) int { return b.At.Compare(a.At) })
+	return events
+}
+
+func toWhom(row zabor.Row) string {
+	if row.Provider == "" {
+		return ""
+	}
+	return ", for a call to " + row.Provider
+}
+
+func title(s string) string {
+	if s == "" {
+		return s
+	}
+	return strings.ToUpper(s[:1]) + s[1:]
+}
+
+func noteWords(n zabor.Note) (what, class string) {
+	switch zabor.Action(n.Kind) {
+	case zabor.Settle:
+		return "Decided: it went through", "good"
+	case zabor.Decline:
+		return "Decided: it did not; do not try again", "plain"
+	case zabor.Release:
+		return "Decided: it did not; try again", "plain"
+	case zabor.Hold:
+		return "Decided: hold it", "bad"
+	}
+	if state, known := zabor.ParseState(n.Kind); known {
+		words := title(n.Kind)
+		if state == zabor.Captured {
+			words = "Captured again"
+		}
+		return words, stateClass(state)
+	}
+	if n.Kind == "evidence" {
+		return "A late answer", "warn"
+	}
+	return title(n.Kind), "plain"
+}
+
+func stateClass(s zabor.State) string {
+	switch s {
+	case zabor.Settled:
+		return "good"
+	case zabor.Doubt:
+		return "warn"
+	case zabor.Declined, zabor.Released, zabor.Captured, zabor.Pending:
+		return "plain"
+	}
+	return "bad"
+}
+
+// step is a station of a row's life, for the picture above its page.
+type step struct {
+	Name string
+	Done bool
+	Now  bool
+}
+
+// life is where a row stands.
+func life(row zabor.Row) []step {
+	path := []zabor.State{zabor.Captured, row.State}
+	switch row.State {
+	case zabor.Captured:
+		path = []zabor.State{zabor.Captured, zabor.Settled}
+	case zabor.Doubt:
+		path = []zabor.State{zabor.Captured, zabor.Doubt, zabor.Settled}
+	case zabor.Held:
+		path = []zabor.State{zabor.Captured, zabor.Doubt, zabor.Held, zabor.Settled}
+	case zabor.Pending:
+		path = []zabor.State{zabor.Captured, zabor.Pending, zabor.Settled}
+	}
+	var steps []step
+	passed := true
+	for _, s := range path {
+		now := s == row.State
+		name := string(s)
+		if !passed {
+			name = "decided"
+		}
+		steps = append(steps, step{name, passed, now})
+		if now {
+			passed = false
+		}
+	}
+	return steps
+}

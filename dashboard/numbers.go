@@ -1,0 +1,188 @@
+package dashboard
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"zabor"
+	"zabor/sqlstore"
+)
+
+// numbers keeps what is counted over the whole table. It is counted again when it
+// is old, and the older it may get the longer counting takes: so that pages that
+// are looked at cost the database a twentieth of its time at most.
+type numbers struct {
+	mu     sync.Mutex
+	sums   kept[sqlstore.Sums]
+	open   kept[[]sqlstore.StateCount]
+	charts map[string]*kept[chart]
+}
+
+// kept is a value and when and how slowly it was read.
+type kept[T any] struct {
+	mu    sync.Mutex
+	value T
+	at    time.Time
+	until time.Time
+}
+
+// freshFor is how long a number is shown at least before it is read again.
+const freshFor = 2 * time.Second
+
+func (k *kept[T]) get(ctx context.Context, read func(context.Context) (T, error)) (T, time.Time, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if time.Now().Before(k.until) {
+		return k.value, k.at, nil
+	}
+	begun := time.Now()
+	value, err := read(ctx)
+	if err != nil {
+		return k.value, k.at, err
+	}
+	k.value, k.at = value, time.Now()
+	k.until = k.at.Add(max(freshFor, 20*time.Since(begun)))
+	return k.value, k.at, nil
+}
+
+func (d *Dashboard) sums(ctx context.Context) (sqlstore.Sums, time.Time, error) {
+	return d.numbers.sums.get(ctx, d.o.Store.Sums)
+}
+
+func (d *Dashboard) unclosed(ctx context.Context) ([]sqlstore.StateCount, error) {
+	counts, _, err := d.numbers.open.get(ctx, func(ctx context.Context) ([]sqlstore.StateCount, error) { return d.o.Store.CountUnclosed(ctx, "") })
+	return counts, err
+}
+
+// waiting is how many rows are in doubt or held; 0 where it cannot be read.
+func (d *Dashboard) waiting(ctx context.Context) (n int64) {
+	counts, err := d.unclosed(ctx)
+	if err != nil {
+		return 0
+	}
+	for _, c := range counts {
+		if c.State != zabor.Captured && c.State != zabor.Pending && c.State != zabor.Released {
+			n += c.Rows
+		}
+	}
+	return n
+}
+
+// changed lets the next page read the open rows again.
+func (d *Dashboard) changed() {
+	d.numbers.open.mu.Lock()
+	defer d.numbers.open.mu.Unlock()
+	d.numbers.open.until = time.Time{}
+}
+
+// lane is one line of the picture of the last hours.
+type lane struct {
+	Name  string
+	Class string
+	What  string
+	Total int64
+	Most  int64
+	Bars  []bar
+}
+
+// bar is one bucket, in the units of the picture.
+type bar struct {
+	X, Y, Width, Height float64
+	N                   int64
+	From                time.Time
+}
+
+// chart is the picture of what happened lately.
+type chart struct {
+	From, To time.Time
+	Span     string
+	Lanes    []lane
+}
+
+// span is a time that the picture can show, in so many buckets.
+type span struct {
+	name   string
+	whole  time.Duration
+	number int
+}
+
+var spans = [...]span{{"1h", time.Hour, 60}, {"24h", 24 * time.Hour, 48}, {"7d", 7 * 24 * time.Hour, 56}, {"30d", 30 * 24 * time.Hour, 60}}
+
+// The picture's own units.
+const (
+	chartWidth  = 600.0
+	chartHeight = 48.0
+)
+
+func (d *Dashboard) chart(ctx context.Context, s span) (chart, error) {
+	d.numbers.mu.Lock()
+	if d.numbers.charts == nil {
+		d.numbers.charts = map[string]*kept[chart]{}
+	}
+	k := d.numbers.charts[s.name]
+	if k == nil {
+		k = &kept[chart]{}
+		d.numbers.charts[s.name] = k
+	}
+	d.numbers.mu.Unlock()
+	c, _, err := k.get(ctx, func(ctx context.Context) (chart, error) { return d.draw(ctx, s) })
+	return c, err
+}
+
+func (d *Dashboard) draw(ctx context.Context, s span) (chart, error) {
+	width := s.whole / time.Duration(s.number)
+	to := time.Now().UTC().Truncate(width).Add(width)
+	c := chart{From: to.Add(-s.whole), To: to, Span: s.name}
+	for _, l := range []struct {
+		lane
+		states []zabor.State
+		kinds  []string
+	}{
+		{lane{Name: "Charges", Class: "good", What: "went through"}, []zabor.State{zabor.Settled}, nil},
+		{lane{Name: "Declined", Class: "plain", What: "did not go through"}, []zabor.State{zabor.Declined}, nil},
+		{lane{Name: "Doubts", Class: "warn", What: "no definite answer came"}, nil, []string{string(zabor.Doubt)}},
+		{lane{Name: "Holds", Class: "bad", What: "given to a person"}, nil, []string{string(zabor.Held), string(zabor.Hold)}},
+	} {
+		counts := map[int]int64{}
+		for _, state := range l.states {
+			found, err := d.o.Store.Entered(ctx, state, c.From, width)
+			if err != nil {
+				return chart{}, err
+			}
+			merge(counts, found)
+		}
+		for _, kind := range l.kinds {
+			found, err := d.o.Store.NotedIn(ctx, kind, c.From, width)
+			if err != nil {
+				return chart{}, err
+			}
+			merge(counts, found)
+		}
+		c.Lanes = append(c.Lanes, l.lane.drawn(counts, s.number, c.From, width))
+	}
+	return c, nil
+}
+
+func merge(into, from map[int]int64) {
+	for i, n := range from {
+		into[i] += n
+	}
+}
+
+func (l lane) drawn(counts map[int]int64, number int, from time.Time, width time.Duration) lane {
+	for i := range number {
+		l.Total += counts[i]
+		l.Most = max(l.Most, counts[i])
+	}
+	step := chartWidth / float64(number)
+	for i := range number {
+		n := counts[i]
+		if n == 0 {
+			continue
+		}
+		height := max(2, chartHeight*float64(n)/float64(l.Most))
+		l.Bars = append(l.Bars, bar{X: float64(i)*step + 1, Y: chartHeight - height, Width: step - 2, Height: height, N: n, From: from.Add(time.Duration(i) * width)})
+	}
+	return l
+}

@@ -1,0 +1,264 @@
+package dashboard
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"zabor"
+	"zabor/sqlstore"
+)
+
+// Status is what a process says of itself while it is alive, as JSON in the
+// fence's database.
+type Status struct {
+	Kind    string            `json:"kind"` // worker, proxy, serve or dashboard
+	Host    string            `json:"host"`
+	PID     int               `json:"pid"`
+	Version string            `json:"version"`
+	Lanes   int               `json:"lanes,omitempty"`
+	Queues  []string          `json:"queues,omitempty"`
+	Calls   map[string]Breaks `json:"calls,omitempty"` // by provider that it calls
+}
+
+// Breaks is the breaker of a provider in one process.
+type Breaks struct {
+	Until time.Time `json:"until,omitzero"` // nothing is sent before; zero: it is called
+	Why   string    `json:"why,omitempty"`
+}
+
+// every is how often a process says that it is alive.
+const every = 10 * time.Second
+
+// Tell tells every ten seconds that a process is alive until ctx ends, and then
+// that it has ended. An error is told to warn, and the telling goes on: nothing
+// depends on it.
+func Tell(ctx context.Context, store *sqlstore.Store, id [16]byte, status func() Status, warn func(error)) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for failed := false; ; {
+		text, err := json.Marshal(status())
+		if err == nil {
+			err = store.Alive(ctx, id, text)
+		}
+		if err != nil && !failed && ctx.Err() == nil {
+			warn(err)
+		}
+		failed = err != nil
+		select {
+		case <-ctx.Done():
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+			defer cancel()
+			_ = store.Gone(ctx, id)
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// process is a process as the overview shows it.
+type process struct {
+	Status
+	Started, Seen time.Time
+	Late          bool // it should have been heard of
+}
+
+func (d *Dashboard) processes(ctx context.Context) ([]process, error) {
+	list, err := d.o.Store.Processes(ctx)
+	var all []process
+	for _, one := range list {
+		p := process{Started: one.Started, Seen: one.Seen, Late: one.ReadAt.Sub(one.Seen) > 3*every}
+		if json.Unmarshal(one.Status, &p.Status) != nil {
+			p.Kind = "unknown"
+		}
+		all = append(all, p)
+	}
+	return all, err
+}
+
+// headline is the number that matters.
+type headline struct {
+	Successes, Unique int64
+	Doubtful          int64
+	Counted           time.Time
+	Audit             *AuditReport // nil: there was none
+	Err               string
+}
+
+func (h headline) Equal() bool { return h.Successes == h.Unique }
+func (h headline) Empty() bool { return h.Successes == 0 && h.Unique == 0 }
+
+// Twice is how many successes there are beyond the first of a row.
+func (h headline) Twice() int64 { return h.Successes - h.Unique }
+
+// AuditBad reports whether the last audit saw another picture.
+func (h headline) AuditBad() bool {
+	return h.Audit != nil && (h.Audit.Total.DoubleCharged > 0 || h.Audit.Total.Lost > 0 || h.Audit.Total.ProviderSuccesses != h.Audit.Total.UniqueRows)
+}
+
+// tile is a number that wants to be looked at.
+type tile struct {
+	Name, What, Link, Class string
+	N                       int64
+	Oldest                  time.Time
+	Unknown                 bool
+}
+
+// providerLine is a provider as the overview shows it.
+type providerLine struct {
+	Provider
+	Paused []pausedAt
+	Asked  int // live processes that call it
+}
+
+type pausedAt struct {
+	Process string
+	Breaks
+}
+
+type queueLine struct {
+	Queue
+	Depth
+	Err string
+}
+
+type overviewPage struct {
+	Headline  headline
+	Tiles     []tile
+	Chart     chart
+	Spans     []string
+	Queues    []queueLine
+	Providers []providerLine
+	Processes []process
+	Workers   int // live ones that take messages or calls
+	Err       string
+}
+
+func (d *Dashboard) overview(w http.ResponseWriter, r *http.Request) {
+	ctx := r.Context()
+	counts, err := d.unclosed(ctx)
+	if err != nil {
+		d.away(w, r, err)
+		return
+	}
+	at := slices.IndexFunc(spans[:], func(s span) bool { return s.name == r.FormValue("span") })
+	body := overviewPage{}
+	for _, s := range spans {
+		body.Spans = append(body.Spans, s.name)
+	}
+	if body.Chart, err = d.chart(ctx, spans[max(at, 0)+b2i(at < 0)]); err != nil {
+		d.away(w, r, err)
+		return
+	}
+	body.Headline = d.headline(ctx, counts)
+	if body.Processes, err = d.processes(ctx); err != nil {
+		body.Err = err.Error()
+	}
+	body.Queues = d.queueLines(ctx)
+	body.Providers = d.providerLines(body.Processes)
+	for _, p := range body.Processes {
+		if !p.Late && p.Kind != "dashboard" {
+			body.Workers++
+		}
+	}
+	body.Tiles = d.tiles(ctx, counts)
+	d.show(w, r, http.StatusOK, "overview", "Overview", "/", body)
+}
+
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func (d *Dashboard) headline(ctx context.Context, counts []sqlstore.StateCount) headline {
+	var h headline
+	sums, at, err := d.sums(ctx)
+	if err != nil {
+		h.Err = err.Error()
+	}
+	h.Successes, h.Unique, h.Counted = sums.Successes(), sums.Unique(), at
+	for _, c := range counts {
+		if c.State == zabor.Doubt || c.State == zabor.Held {
+			h.Doubtful += c.Rows
+		}
+	}
+	if report, ok, err := d.lastAudit(ctx); err == nil && ok {
+		h.Audit = &report
+	}
+	return h
+}
+
+func (d *Dashboard) tiles(ctx context.Context, counts []sqlstore.StateCount) []tile {
+	by := map[zabor.State]sqlstore.StateCount{}
+	for _, c := range counts {
+		by[c.State] = c
+	}
+	one := func(s zabor.State, name, what, link, class string) tile {
+		c := by[s]
+		return tile{Name: name, What: what, Link: link, Class: class, N: c.Rows, Oldest: c.Oldest}
+	}
+	tiles := []tile{
+		one(zabor.Held, "Held", "a person must decide", "/open", "bad"),
+		one(zabor.Doubt, "In doubt", "zabor is finding out", "/open#doubt", "warn"),
+		one(zabor.Captured, "Under way", "a call runs", "/fences?state=captured", "plain"),
+		one(zabor.Pending, "Pending", "no verdict yet", "/fences?state=pending", "plain"),
+		one(zabor.Released, "Free again", "will be called when delivered", "/fences?state=released", "plain"),
+	}
+	if d.o.Failed.List != nil {
+		t := tile{Name: "Failed", What: "messages given up", Link: "/failed", Class: "bad"}
+		list, err := d.o.Failed.List(ctx, 1)
+		if err != nil {
+			t.Unknown = true
+		}
+		for _, one := range list {
+			t.N += one.Total
+		}
+		tiles = append(tiles, t)
+	}
+	return tiles
+}
+
+// queueWait is how long a queue has to answer a page.
+const queueWait = 3 * time.Second
+
+func (d *Dashboard) queueLines(ctx context.Context) []queueLine {
+	lines := make([]queueLine, len(d.o.Queues))
+	ctx, cancel := context.WithTimeout(ctx, queueWait)
+	defer cancel()
+	var wg sync.WaitGroup
+	for i, q := range d.o.Queues {
+		lines[i].Queue = q
+		wg.Go(func() {
+			var err error
+			if lines[i].Depth, err = q.Depth(ctx); err != nil {
+				lines[i].Err = err.Error()
+			}
+		})
+	}
+	wg.Wait()
+	return lines
+}
+
+func (d *Dashboard) providerLines(processes []process) []providerLine {
+	var lines []providerLine
+	for _, p := range d.o.Providers {
+		line := providerLine{Provider: p}
+		for _, one := range processes {
+			b, calls := one.Calls[p.Name]
+			if !calls || one.Late {
+				continue
+			}
+			line.Asked++
+			if b.Until.After(time.Now()) {
+				line.Paused = append(line.Paused, pausedAt{one.Host, b})
+			}
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}

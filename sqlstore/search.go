@@ -1,0 +1,124 @@
+package sqlstore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"zabor"
+)
+
+// Mark is where a row stands among those that changed last: what [Store.Recent]
+// goes on from.
+type Mark struct {
+	Since time.Time // when it entered its state; zero: from the newest on
+	Key   zabor.Key
+}
+
+// MarkOf is the mark of row.
+func MarkOf(row zabor.Row) Mark { return Mark{Since: row.StateSince, Key: row.Key} }
+
+// Recent lists outlines of rows, see [Store.Outline], those that entered their
+// state last first: in the given states, none for all that this version knows; of
+// step with all its parts, empty for any; of those behind after; at most limit, 0
+// for 100.
+//
+// It follows an index in each state. Where few rows are of step, it may go through
+// the index's entries of all others.
+func (s *Store) Recent(ctx context.Context, states []zabor.State, step string, after Mark, limit int) ([]zabor.Row, error) {
+	query, args := recent(states, step, after, int64(cmp.Or(limit, 100)))
+	return s.outlines(ctx, query, args...)
+}
+
+// newestFirst is walked backwards in the index of states, which has the key at its
+// end only in MySQL; elsewhere rows of one moment are sorted.
+const newestFirst = " ORDER BY state_since DESC, scope DESC, order_id DESC, step DESC LIMIT ?"
+
+func recent(states []zabor.State, step string, after Mark, limit int64) (query string, args []any) {
+	if len(states) == 0 {
+		states = zabor.States()
+	}
+	var parts []string
+	for i, state := range slices.Compact(slices.Sorted(slices.Values(states))) {
+		where := " WHERE state = ?"
+		args = append(args, string(state))
+		if !after.Since.IsZero() {
+			// The range first: an index follows it.
+			where += " AND state_since <= ? AND (state_since < ? OR scope < ? OR (scope = ? AND (order_id < ? OR (order_id = ? AND step < ?))))"
+			since, key := after.Since.UnixMicro(), keyArgs(after.Key)
+			args = append(args, since, since, key[0], key[0], key[1], key[1], key[2])
+		}
+		if step != "" {
+			where += " AND " + ofStep
+			args = append(args, stepArgs(step)...)
+		}
+		parts = append(parts, fmt.Sprintf("SELECT * FROM (%s) s%d", selectOutline+"{recent}"+where+newestFirst, i))
+		args = append(args, limit)
+	}
+	return strings.Join(parts, " UNION ALL ") + newestFirst, append(args, limit)
+}
+
+// Oldest lists whole rows in a state, those that entered it first first, behind
+// after; limit 0 is 100.
+func (s *Store) Oldest(ctx context.Context, state zabor.State, after Mark, limit int) ([]zabor.Row, error) {
+	query, args := s.dialect.oldest(state, after, int64(cmp.Or(limit, 100)))
+	found, err := s.rows(ctx, query, args...)
+	if err != nil {
+		return nil, fmt.Errorf("list rows in state %s: %w", state, err)
+	}
+	return found, nil
+}
+
+func (d *dialect) oldest(state zabor.State, after Mark, limit int64) (query string, args []any) {
+	where, args := " WHERE state = ?", []any{string(state)}
+	if !after.Since.IsZero() {
+		where += " AND state_since >= ? AND (state_since > ? OR scope > ? OR (scope = ? AND (order_id > ? OR (order_id = ? AND step > ?))))"
+		since, key := after.Since.UnixMicro(), keyArgs(after.Key)
+		args = append(args, since, since, key[0], key[0], key[1], key[1], key[2])
+	}
+	return d.sql(selectRow + "{recent}" + where + " ORDER BY state_since, scope, order_id, step LIMIT ?"), append(args, limit)
+}
+
+// OfOrders lists outlines of the rows of all orders whose id begins with prefix,
+// in whatever scope, in byte order; limit 0 is 100. prefix is not empty.
+func (s *Store) OfOrders(ctx context.Context, prefix string, limit int) ([]zabor.Row, error) {
+	query, args := ofOrders(prefix, int64(cmp.Or(limit, 100)))
+	return s.outlines(ctx, query, args...)
+}
+
+func ofOrders(prefix string, limit int64) (query string, args []any) {
+	where, args := " WHERE order_id >= ?", []any{[]byte(prefix)}
+	if end := behind(prefix); end != nil {
+		where += " AND order_id < ?"
+		args = append(args, end)
+	}
+	return selectOutline + where + " ORDER BY order_id, scope, step LIMIT ?", append(args, limit)
+}
+
+// behind is the first text that is behind all that begin with prefix; nil: none is.
+func behind(prefix string) []byte {
+	end := []byte(prefix)
+	for i := len(end) - 1; i >= 0; i-- {
+		if end[i] < 0xff {
+			end[i]++
+			return end[:i+1]
+		}
+	}
+	return nil
+}
+
+// OfReference lists outlines of the rows that have the provider's reference, as
+// the first or the other one; limit 0 is 100. reference is not empty.
+func (s *Store) OfReference(ctx context.Context, reference string, limit int) ([]zabor.Row, error) {
+	query, args := ofReference(reference, int64(cmp.Or(limit, 100)))
+	return s.outlines(ctx, query, args...)
+}
+
+func ofReference(reference string, limit int64) (query string, args []any) {
+	// The comparison with the empty text is what the index is made of.
+	const first, other = selectOutline + " WHERE reference = ? AND reference > {none}", selectOutline + " WHERE other_reference = ? AND other_reference > {none}"
+	return "SELECT * FROM (" + first + " LIMIT ?) a UNION ALL SELECT * FROM (" + other + " LIMIT ?) b", []any{[]byte(reference), limit, []byte(reference), limit}
+}

@@ -1,0 +1,133 @@
+package sqlstore
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"zabor"
+)
+
+func keysOf(rows []zabor.Row) string {
+	var all []string
+	for _, row := range rows {
+		all = append(all, row.Key.String())
+	}
+	return strings.Join(all, " ")
+}
+
+func set(t *testing.T, s *Store, query string, args ...any) {
+	t.Helper()
+	if _, err := s.DB().Exec(s.dialect.sql(query), args...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What people look for: by time, by order, by reference.
+func TestSearch(t *testing.T) {
+	onEach(t, func(t *testing.T, s *Store) {
+		referred := rowOf("shop", "12", "refund:R-1", zabor.Settled)
+		referred.Reference = "pay_1"
+		twice := rowOf("shop/7", "2", "charge", zabor.Settled)
+		twice.Reference, twice.OtherReference = "pay_2", "pay_3"
+		fill(t, s, rowOf("", "1", "charge", zabor.Held), referred, rowOf("shop", "\xff1", "charge", zabor.Doubt), twice, rowOf("shop", "12", "charge", zabor.Held))
+		// Moments that do not depend on the clock's steps; two of one moment.
+		for order, at := range map[string]int64{"1": 1_000_000, "12": 2_000_000, "\xff1": 3_000_000, "2": 4_000_000} {
+			set(t, s, "UPDATE zabor_fences SET state_since = ? WHERE order_id = ?", at, []byte(order))
+		}
+		look := func(states []zabor.State, step string, after Mark, limit int) []zabor.Row {
+			t.Helper()
+			rows, err := s.Recent(t.Context(), states, step, after, limit)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return rows
+		}
+		var walked []zabor.Row
+		for page := look(nil, "", Mark{}, 2); len(page) > 0; page = look(nil, "", MarkOf(page[len(page)-1]), 2) {
+			walked = append(walked, page...)
+		}
+		if got, want := keysOf(walked), keysOf(look(nil, "", Mark{}, 0)); got != want || len(walked) != 5 {
+			t.Errorf("page by page %q, at once %q", got, want)
+		}
+		if got, want := keysOf(walked), "shop/7:2/charge shop:\xff1/charge shop:12/refund:R-1 shop:12/charge 1/charge"; got != want {
+			t.Errorf("newest first: %q, want %q", got, want)
+		}
+		if got := keysOf(look([]zabor.State{zabor.Held}, "charge", Mark{}, 0)); got != "shop:12/charge 1/charge" {
+			t.Errorf("held charges: %q", got)
+		}
+		if got := keysOf(look(nil, "refund", Mark{}, 0)); got != "shop:12/refund:R-1" {
+			t.Errorf("refunds with all parts: %q", got)
+		}
+		oldest, err := s.Oldest(t.Context(), zabor.Held, Mark{}, 1)
+		if err != nil || keysOf(oldest) != "1/charge" {
+			t.Errorf("held longest: %q, %v", keysOf(oldest), err)
+		}
+		oldest, err = s.Oldest(t.Context(), zabor.Held, MarkOf(oldest[0]), 1)
+		if err != nil || keysOf(oldest) != "shop:12/charge" {
+			t.Errorf("held next: %q, %v", keysOf(oldest), err)
+		}
+		for prefix, want := range map[string]string{"1": "1/charge shop:12/charge shop:12/refund:R-1", "12": "shop:12/charge shop:12/refund:R-1", "\xff": "shop:\xff1/charge", "3": ""} {
+			rows, err := s.OfOrders(t.Context(), prefix, 0)
+			if err != nil || keysOf(rows) != want {
+				t.Errorf("orders %q: %q, %v; want %q", prefix, keysOf(rows), err, want)
+			}
+		}
+		for reference, want := range map[string]string{"pay_1": "shop:12/refund:R-1", "pay_2": "shop/7:2/charge", "pay_3": "shop/7:2/charge", "pay": ""} {
+			rows, err := s.OfReference(t.Context(), reference, 0)
+			if err != nil || keysOf(rows) != want {
+				t.Errorf("reference %q: %q, %v; want %q", reference, keysOf(rows), err, want)
+			}
+		}
+		sums, err := s.Sums(t.Context())
+		if err != nil || sums.Rows[zabor.Held] != 2 || sums.Rows[zabor.Settled] != 2 || sums.Rows[zabor.Doubt] != 1 || sums.ReadAt.IsZero() {
+			t.Errorf("sums %+v, %v", sums, err)
+		}
+		if got, want := [2]int64{sums.Successes(), sums.Unique()}, [2]int64{3, 2}; got != want {
+			t.Errorf("successes and rows %v, want %v", got, want)
+		}
+		if got, err := s.Entered(t.Context(), zabor.Settled, time.UnixMicro(1_000_000), time.Second); err != nil || len(got) != 2 || got[1] != 1 || got[3] != 1 {
+			t.Errorf("settled by second: %v, %v", got, err)
+		}
+		if got, err := s.Entered(t.Context(), zabor.Held, time.UnixMicro(1_500_000), time.Second); err != nil || len(got) != 1 || got[0] != 1 {
+			t.Errorf("held since then: %v, %v", got, err)
+		}
+		if err := s.Note(t.Context(), walked[0].Key, zabor.Note{Epoch: 1, Kind: "doubt", Text: "x"}); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := s.NotedIn(t.Context(), "doubt", time.Now().Add(-time.Hour), 2*time.Hour); err != nil || got[0] != 1 {
+			t.Errorf("noted: %v, %v", got, err)
+		}
+	})
+}
+
+// A process is alive, says something else, and has ended.
+func TestProcesses(t *testing.T) {
+	onEach(t, func(t *testing.T, s *Store) {
+		one, two := [16]byte{1}, [16]byte{2}
+		for _, say := range []struct {
+			id   [16]byte
+			text string
+		}{{one, "a"}, {two, "b"}, {one, "c"}} {
+			if err := s.Alive(t.Context(), say.id, []byte(say.text)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		set(t, s, "UPDATE zabor_processes SET seen = seen - ?, started = started - ? WHERE id = ?", int64(25*time.Hour/time.Microsecond), int64(25*time.Hour/time.Microsecond), two[:])
+		all, err := s.Processes(t.Context())
+		if err != nil || len(all) != 2 || !bytes.Equal(all[0].Status, []byte("c")) || all[0].ID != one || all[1].ReadAt.Sub(all[1].Seen) < 24*time.Hour {
+			t.Errorf("processes %+v, %v", all, err)
+		}
+		if err := s.Gone(t.Context(), one); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Alive(t.Context(), [16]byte{3}, nil); err != nil {
+			t.Fatal(err)
+		}
+		all, err = s.Processes(t.Context())
+		if err != nil || len(all) != 1 || all[0].ID != [16]byte{3} {
+			t.Errorf("processes %+v, %v; want the third alone", all, err)
+		}
+	})
+}
