@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"zabor"
+	"zabor/dashboard/access"
 	"zabor/sqlstore"
 )
 
@@ -43,10 +44,10 @@ type Options struct {
 	Doctor func(ctx context.Context) error
 	Audit  func(ctx context.Context) error
 
-	// Who is signed in, and whether they may change anything.
-	Who func(ctx context.Context) (name string, operator bool)
-	// Operator lets only those pass who may change something; nil: all do.
-	Operator func(http.Handler) http.Handler
+	// Guard says who asks, and is not nil.
+	Guard *access.Guard
+	// SecondPerson: a release waits until another operator has confirmed it.
+	SecondPerson bool
 
 	Log *slog.Logger
 }
@@ -104,6 +105,7 @@ type Dashboard struct {
 	numbers numbers
 	running running
 	mux     *http.ServeMux
+	guarded http.Handler
 }
 
 // New makes the dashboard.
@@ -126,22 +128,33 @@ func New(o Options) (*Dashboard, error) {
 	d.mux.HandleFunc("GET /audit", d.auditPage)
 	d.mux.HandleFunc("GET /doctor", d.doctorPage)
 	for path, handle := range map[string]http.HandlerFunc{
-		"/decide": d.decide, "/failed/retry": d.retry, "/failed/forget": d.forget, "/audit": d.runAudit, "/doctor": d.runDoctor,
+		"/decide": d.decide, "/withdraw": d.withdraw, "/failed/retry": d.retry, "/failed/forget": d.forget, "/audit": d.runAudit, "/doctor": d.runDoctor,
 	} {
-		var handler http.Handler = handle
-		if o.Operator != nil {
-			handler = o.Operator(handler)
-		}
-		d.mux.Handle("POST "+path, handler)
+		d.mux.Handle("POST "+path, d.operators(handle))
 	}
 	d.mux.HandleFunc("/", d.nothing)
+	d.guarded = o.Guard.Handler(d.mux)
 	return d, nil
 }
 
-// ServeHTTP serves a page.
+// ServeHTTP serves a page to whom the guard lets through.
 func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-	d.mux.ServeHTTP(w, r)
+	d.guarded.ServeHTTP(w, r)
+}
+
+// operators tells a viewer in a page that only operators do this; the guard
+// itself refuses whoever else is none.
+func (d *Dashboard) operators(next http.Handler) http.Handler {
+	guarded := d.o.Guard.Operator(next)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if id := access.From(r.Context()); id.Role == access.Viewer {
+			d.o.Log.Warn("a viewer asked for what operators do", "user", id.Name, "path", r.URL.Path)
+			d.trouble(w, r, http.StatusForbidden, trouble{What: "Operators do this", Detail: []string{id.Name + " is a viewer, and may see everything and change nothing."}, Next: "Nothing was done. Ask an operator.", Link: "/", Words: "To the overview"})
+			return
+		}
+		guarded.ServeHTTP(w, r)
+	})
 }
 
 // maxForm is the longest form that is taken, in bytes.
@@ -161,10 +174,10 @@ func forever(next http.Handler) http.Handler {
 	})
 }
 
-// Serve serves handler, which stands before the dashboard, until ctx ends.
-func Serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
+// Serve serves the dashboard until ctx ends.
+func (d *Dashboard) Serve(ctx context.Context, listener net.Listener) error {
 	server := &http.Server{
-		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: 2 * time.Minute, IdleTimeout: 2 * time.Minute,
+		Handler: d, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: 2 * time.Minute, IdleTimeout: 2 * time.Minute,
 		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 	}
 	stopped := make(chan struct{})
@@ -183,13 +196,6 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 		return nil
 	}
 	return fmt.Errorf("dashboard: %w", err)
-}
-
-func (d *Dashboard) who(ctx context.Context) (name string, operator bool) {
-	if d.o.Who == nil {
-		return "", false
-	}
-	return d.o.Who(ctx)
 }
 
 func (d *Dashboard) provider(name string) (Provider, bool) {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"zabor"
+	"zabor/dashboard/access"
 	"zabor/sqlstore"
 )
 
@@ -135,6 +136,8 @@ type verdict struct {
 	Lines []string
 	Err   string
 	Stale *stale // the row has changed since it was looked at
+	// Proposed: it waits for a second person, and is only kept for them.
+	Proposed bool
 }
 
 // stale says who changed the row meanwhile.
@@ -155,8 +158,8 @@ type decidePage struct {
 
 // decide shows what a decision would do, and does it when it is confirmed.
 func (d *Dashboard) decide(w http.ResponseWriter, r *http.Request) {
-	by, _ := d.who(r.Context())
-	decisions, wrong := readDecisions(r, by)
+	who := access.From(r.Context())
+	decisions, wrong := readDecisions(r, who.Name)
 	if wrong != nil {
 		d.trouble(w, r, http.StatusBadRequest, *wrong)
 		return
@@ -169,13 +172,13 @@ func (d *Dashboard) decide(w http.ResponseWriter, r *http.Request) {
 	status := http.StatusOK
 	for _, one := range decisions {
 		v := verdict{Decision: one, Token: token(one.Key, one.Seen)}
-		var err error
-		if body.Confirmed {
-			v.Row, v.Lines, err = d.taken(ctx, one)
-		} else {
-			var p Prospect
-			p, err = d.o.Look(ctx, one)
-			v.Row, v.Lines = p.Row, p.Lines
+		p, err := d.o.Look(ctx, one)
+		v.Row, v.Lines = p.Row, p.Lines
+		if err == nil {
+			v, err = d.second(ctx, v, who, body.Confirmed)
+		}
+		if err == nil && body.Confirmed && !v.Proposed {
+			v.Row, v.Lines, err = d.taken(ctx, v.Decision)
 		}
 		switch {
 		case errors.Is(err, zabor.ErrStale):

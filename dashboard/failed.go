@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"zabor"
+	"zabor/dashboard/access"
 )
 
 // Failures are the failure transports of the queues. The functions are nil where
@@ -154,7 +155,7 @@ func (d *Dashboard) move(w http.ResponseWriter, r *http.Request, body movedPage,
 		d.trouble(w, r, http.StatusBadRequest, trouble{What: "No message was chosen", Next: "Mark the messages that are meant. Nothing was changed.", Link: "/failed", Words: "Failed messages"})
 		return
 	}
-	by, _ := d.who(r.Context())
+	by := access.From(r.Context()).Name
 	ctx := context.WithoutCancel(r.Context())
 	slices.Reverse(chosen) // the oldest goes first
 	for _, text := range chosen[:min(len(chosen), mostAtOnce)] {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"zabor"
+	"zabor/dashboard/access"
 	"zabor/sqlstore"
 )
 
@@ -131,6 +132,8 @@ type fencePage struct {
 	Others   []zabor.Row
 	Choices  []choice
 	Steps    []step
+	Proposal *access.Proposal // of a release that waits for a second person; nil: none
+	Own      bool             // whoever looks has proposed it
 }
 
 // event is one thing that happened to a row.
@@ -172,6 +175,9 @@ func (d *Dashboard) fence(w http.ResponseWriter, r *http.Request) {
 	}
 	body := fencePage{Row: row, Events: timeline(row, notes), Evidence: d.evidence(row), Choices: choices(row), Steps: life(row)}
 	body.Others = slices.DeleteFunc(others, func(o zabor.Row) bool { return o.Key == key || o.Order != key.Order })
+	if p, waits := access.Proposed(notes, row.Claim); waits {
+		body.Proposal, body.Own = &p, p.By == access.From(r.Context()).Name
+	}
 	body.Request, body.Why = requestFields(row)
 	body.Status, body.Answer = answerFields(row)
 	d.show(w, r, http.StatusOK, "fence", "Order "+readable(row.Order)+", "+readable(row.Step), "/fences", body)

@@ -19,6 +19,7 @@ import (
 
 	"zabor"
 	"zabor/card"
+	"zabor/dashboard/access"
 	"zabor/provider"
 )
 
@@ -70,6 +71,7 @@ type page struct {
 	Version  string
 	User     string
 	Operator bool
+	SignsIn  bool  // there is something to sign out of
 	Waiting  int64 // rows in doubt or held; for the menu
 	Now      time.Time
 	Body     any
@@ -77,8 +79,8 @@ type page struct {
 
 // show writes a page, whole or not at all.
 func (d *Dashboard) show(w http.ResponseWriter, r *http.Request, status int, name, title, here string, body any) {
-	user, operator := d.who(r.Context())
-	p := page{Title: title, Here: here, Stamp: d.pages.stamp, Scope: d.o.Scope, Version: d.o.Version, User: user, Operator: operator, Waiting: d.waiting(r.Context()), Now: time.Now().UTC(), Body: body}
+	id := access.From(r.Context())
+	p := page{Title: title, Here: here, Stamp: d.pages.stamp, Scope: d.o.Scope, Version: d.o.Version, User: id.Name, Operator: id.Role == access.Operator, SignsIn: d.o.Guard.SignsIn(), Waiting: d.waiting(r.Context()), Now: time.Now().UTC(), Body: body}
 	var out bytes.Buffer
 	if err := d.pages.byName[name].Execute(&out, p); err != nil {
 		d.o.Log.Error("dashboard: a page could not be made", "page", name, "error", err)

@@ -3,6 +3,7 @@ package provider
 import (
 	"errors"
 	"maps"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -65,8 +66,16 @@ func TestBuiltins(t *testing.T) {
 				t.Errorf("%s: nothing says why %s is so", b.Name, name)
 			}
 		}
+		for _, page := range []string{b.Console.URL, b.Console.Test} {
+			if found, err := url.Parse(b.Console.Find("a b&c", "acc-1", page == b.Console.Test)); err != nil || page != "" && (found.Scheme != "https" || strings.ContainsAny(found.String(), "{} ")) {
+				t.Errorf("%s: the console is at %s, %v", b.Name, found, err)
+			}
+		}
+		if b.Console.URL != "" && (b.Why["console"] == "" || b.Console.How == "") {
+			t.Errorf("%s: nothing says why the console is so, or how it finds anything", b.Name)
+		}
 		for name := range b.Why {
-			if _, ok := raw.Profile[name]; !ok && name != "auth" && name != "lookup" {
+			if _, ok := raw.Profile[name]; !ok && name != "auth" && name != "lookup" && name != "console" {
 				t.Errorf("%s: why %s, and there is none", b.Name, name)
 			}
 		}

@@ -142,7 +142,7 @@ func (p *program) decisionFence(file *config.Config, store *sqlstore.Store) (*za
 }
 
 // announce says what a decision will do to row.
-func announce(row zabor.Row, d zabor.Decision) string {
+func announce(row zabor.Row, d zabor.Decision) []string {
 	is := fmt.Sprintf("%s has no row", printable(d.Key.String()))
 	if row.State != "" {
 		is = fmt.Sprintf("%s (%s) is %s: %s", printable(d.Key.String()), moneyText(row.Amount), row.State, printable(row.Reason))
@@ -161,7 +161,7 @@ func announce(row zabor.Row, d zabor.Decision) string {
 	case d.Action == zabor.Release && row.Attempts() > 0:
 		will += "; whoever looked at the provider before " + timeText(row.SendUntil.Add(row.AbsentAfter)) + " may have looked too early"
 	}
-	return is + "\nzabor: " + will
+	return []string{is, will}
 }
 
 // confirm asks, where there is somebody to ask.

@@ -73,14 +73,20 @@ type fate struct {
 }
 
 // look reads the row that d is about and finds its messages. Only a decline may be
-// without a row.
+// without a row. Where d names the claim that somebody has seen, it must still be
+// the row's: else the error is zabor.ErrStale, and the row is that of the matter.
 func (k *desk) look(d zabor.Decision) (matter, error) {
 	row, err := k.store.Load(k.ctx, d.Key)
 	if err != nil && (!errors.Is(err, zabor.ErrNoRow) || d.Action != zabor.Decline) {
 		return matter{}, k.decisionFailure(d, err)
 	}
-	d.Seen = row.Claim
+	if d.Seen == (zabor.Claim{}) {
+		d.Seen = row.Claim
+	}
 	m := matter{Decision: d, row: row}
+	if d.Seen != row.Claim {
+		return m, fmt.Errorf("%s: %w: it is %s now", d.Key, zabor.ErrStale, row.State)
+	}
 	if k.failures == nil || d.Action == zabor.Hold {
 		return m, nil
 	}
@@ -143,7 +149,12 @@ func (f fate) String() string {
 
 // announce says what m will do.
 func (k *desk) announce(m matter) {
-	lines := []string{announce(m.row, m.Decision)}
+	fmt.Fprintf(k.stderr, "zabor: %s\n", strings.Join(k.prospect(m), "\nzabor: "))
+}
+
+// prospect is what m will do, in lines.
+func (k *desk) prospect(m matter) []string {
+	lines := announce(m.row, m.Decision)
 	if state := entered[m.Action]; !m.Made(m.row) && k.hasHook(m.row, m.Key, state) {
 		lines = append(lines, fmt.Sprintf("the step's hook %s runs in the same transaction", state))
 	}
@@ -157,7 +168,7 @@ func (k *desk) announce(m matter) {
 	for _, f := range m.fates {
 		lines = append(lines, f.String())
 	}
-	fmt.Fprintf(k.stderr, "zabor: %s\n", strings.Join(lines, "\nzabor: "))
+	return lines
 }
 
 // entered is the state whose hook an action runs; a release has none.

@@ -210,6 +210,17 @@ type queueTransport struct {
 	moveOn func(ctx context.Context, id, queue string) error
 }
 
+// kind is where its messages lie: failed_jobs, messenger or unreadable.
+func (t *queueTransport) kind() string {
+	switch t.failureTransport.(type) {
+	case laravelFailures:
+		return "failed_jobs"
+	case symfonyFailures:
+		return "messenger"
+	}
+	return "unreadable"
+}
+
 // openFailures opens the failure transports of the named queues; none named: of
 // all.
 func (p *program) openFailures(names []string) (*failures, error) {
@@ -234,12 +245,20 @@ func (p *program) failuresOf(file *config.Config, store *sqlstore.Store, names [
 	if err != nil {
 		return nil, err
 	}
-	f := &failures{steps: file.Compiled(), close: func() { closeQueues(); store.Close() }}
+	f := failuresIn(file, store, queues)
+	f.close = func() { closeQueues(); store.Close() }
+	return f, nil
+}
+
+// failuresIn are the failure transports of queues that are open. There is nothing
+// to close.
+func failuresIn(file *config.Config, store *sqlstore.Store, queues []queue) *failures {
+	f := &failures{steps: file.Compiled(), close: func() {}}
 	for _, q := range queues {
 		f.queues = append(f.queues, q.Queue)
 		f.transports = append(f.transports, transports(q.Queue, store)...)
 	}
-	return f, nil
+	return f
 }
 
 // transports are the failure transports of one queue.

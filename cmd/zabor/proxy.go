@@ -28,8 +28,9 @@ func (c *proxyCommand) Run(p *program) error {
 			return usage(fmt.Errorf("%s: no proxy is configured", file.Path), `write proxy: {listen: "127.0.0.1:8070"}`)
 		}
 		file.Queues = nil // those are the worker's
+		file.Dashboard = nil
 		return nil
-	}, c.StopAt, false)
+	}, "proxy", c.StopAt, false)
 }
 
 type serveCommand struct {
@@ -39,15 +40,15 @@ type serveCommand struct {
 func (c *serveCommand) Run(p *program) error {
 	return p.serveAll(func(file *config.Config) error {
 		if file.Proxy == nil && len(file.Queues) == 0 {
-			return usage(fmt.Errorf("%s: neither queues nor a proxy are configured", file.Path), "write them under queues: and proxy:")
+			return usage(fmt.Errorf("%s: neither queues nor a proxy are configured", file.Path), "write them under queues: and proxy:; for the dashboard alone type \"zabor dashboard\"")
 		}
 		return nil
-	}, "", c.AcceptEviction)
+	}, "serve", "", c.AcceptEviction)
 }
 
 // serveAll runs the doors that the configuration has, over one fence. choose
 // says what is wrong with it, or takes out what is not wanted.
-func (p *program) serveAll(choose func(*config.Config) error, stopMoment string, acceptEviction bool) error {
+func (p *program) serveAll(choose func(*config.Config) error, kind, stopMoment string, acceptEviction bool) error {
 	file, store, err := p.openFence()
 	if err != nil {
 		return err
@@ -120,8 +121,25 @@ func (p *program) serveAll(choose func(*config.Config) error, stopMoment string,
 		end()
 		return err
 	}
+	lanes := 0
+	if w != nil {
+		lanes = w.Lanes
+	}
+	defer p.tellAlive(store, p.statusOf(kind, core, lanes, names(list)))()
+	pages := func() error { return nil }
+	if file.Dashboard != nil {
+		if pages, err = p.serveDashboard(behind, &office{program: p, file: file, store: store, fence: core.fence, queues: list}); err != nil {
+			end()
+			return err
+		}
+	}
 	var doors, wg sync.WaitGroup
 	wg.Go(served)
+	wg.Go(func() {
+		if err := pages(); err != nil {
+			p.log.Error("the dashboard is not served any more", "error", err)
+		}
+	})
 	wg.Go(func() { p.resolve(behind, core) })
 	if w != nil {
 		doors.Go(func() { p.work(ctx, w, list) })

@@ -33,7 +33,8 @@ type cli struct {
 	Prove     proveCommand     `cmd:"" help:"Kill a real worker at every point, under every strategy, and count the charges."`
 	Worker    workerCommand    `cmd:"" help:"Take messages from the queues and run their steps through the fence; resolve what is in doubt."`
 	Proxy     proxyCommand     `cmd:"" help:"Stand between an application and its payment providers: each (order, step) is called once, and a repeat gets the stored answer."`
-	Serve     serveCommand     `cmd:"" help:"All that the configuration has, in one process: worker and proxy."`
+	Dashboard dashboardCommand `cmd:"" help:"Pages for people: what is going on, what waits for somebody, and the decisions about it."`
+	Serve     serveCommand     `cmd:"" help:"All that the configuration has, in one process: worker, proxy and dashboard."`
 	Import    importCommand    `cmd:"" help:"Once, before the first start: hold what another worker has had and may have charged."`
 	Migrate   migrateCommand   `cmd:"" help:"Create or upgrade the tables, or print the SQL."`
 	Fence     fenceCommand     `cmd:"" help:"Look at rows of the fence."`

@@ -67,6 +67,7 @@ func (c *workerCommand) Run(p *program) error {
 	if err != nil {
 		return err
 	}
+	defer p.tellAlive(store, p.statusOf("worker", core, w.Lanes, names(list)))()
 	var wg sync.WaitGroup
 	wg.Go(served)
 	wg.Go(func() { p.resolve(ctx, core) })
@@ -83,6 +84,14 @@ func (c *workerCommand) Run(p *program) error {
 		return err
 	}
 	return p.leftOver(file, store)
+}
+
+// names are those of queues.
+func names(list []queue) (all []string) {
+	for _, q := range list {
+		all = append(all, q.Name())
+	}
+	return all
 }
 
 // choose keeps only the queues that the flags name.

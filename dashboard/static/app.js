@@ -104,7 +104,7 @@
     if (document.hidden || !$("[data-live]")) return;
     try {
       const answer = await fetch(location.href, { headers: { Accept: "text/html" }, cache: "no-store", redirect: "manual" });
-      if (answer.type === "opaqueredirect") { location.reload(); return; }
+      if (answer.type === "opaqueredirect" || answer.status === 401) { location.reload(); return; }
       if (!answer.ok) throw new Error(answer.status);
       const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
       times(fresh);

@@ -13,7 +13,6 @@ var unbuilt = [...]struct {
 	lost string // what does not happen
 	fix  string // empty: take it out
 }{
-	{key: "dashboard", lost: "there is no dashboard"},
 }
 
 // Unbuilt lists the settings of c that are valid and that this version does not

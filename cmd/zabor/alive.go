@@ -1,0 +1,51 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"os"
+	"time"
+
+	"zabor/dashboard"
+	"zabor/sqlstore"
+)
+
+// tellAlive tells in the fence's database that this process is alive, until the
+// returned function is called.
+func (p *program) tellAlive(store *sqlstore.Store, status func() dashboard.Status) (stop func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(p.ctx))
+	var id [16]byte
+	rand.Read(id[:])
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		dashboard.Tell(ctx, store, id, status, func(err error) {
+			p.log.Warn("the dashboard cannot be told that this process is alive; nothing depends on it", "error", err)
+		})
+	}()
+	return func() { cancel(); <-ended }
+}
+
+func (p *program) status(kind string) dashboard.Status {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return dashboard.Status{Kind: kind, Host: host, PID: os.Getpid(), Version: version}
+}
+
+// statusOf is what a process says of itself that calls providers.
+func (p *program) statusOf(kind string, c *core, lanes int, queues []string) func() dashboard.Status {
+	return func() dashboard.Status {
+		s := p.status(kind)
+		s.Lanes, s.Queues, s.Calls = lanes, queues, map[string]dashboard.Breaks{}
+		for name := range c.providers {
+			var b dashboard.Breaks
+			if left, why := c.fence.Paused(name); left > 0 {
+				b = dashboard.Breaks{Until: time.Now().Add(left).UTC(), Why: why}
+			}
+			s.Calls[name] = b
+		}
+		return s
+	}
+}

@@ -1,0 +1,379 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"net"
+	"os"
+	"os/user"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"zabor"
+	"zabor/audit"
+	"zabor/card"
+	"zabor/dashboard"
+	"zabor/dashboard/access"
+	"zabor/internal/config"
+	"zabor/laravel"
+	"zabor/provider"
+	"zabor/sqlstore"
+	"zabor/worker"
+)
+
+type dashboardCommand struct{}
+
+func (c *dashboardCommand) Run(p *program) error {
+	file, store, err := p.openFence()
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	if file.Dashboard == nil {
+		return usage(fmt.Errorf("%s: no dashboard is configured", file.Path), `write dashboard: {listen: "127.0.0.1:8071"}`)
+	}
+	endAlerts, err := p.alerts(file)
+	if err != nil {
+		return err
+	}
+	defer endAlerts()
+	fence, err := p.decisionFence(file, store)
+	if err != nil {
+		return err
+	}
+	list, closeAll, err := p.queues(file, store)
+	if err != nil {
+		return err
+	}
+	defer closeAll()
+	ended, err := p.serveDashboard(p.ctx, &office{program: p, file: file, store: store, fence: fence, queues: list})
+	if err != nil {
+		return err
+	}
+	stopTelling := p.tellAlive(store, func() dashboard.Status { return p.status("dashboard") })
+	defer stopTelling()
+	return ended()
+}
+
+// office is what the dashboard's pages ask. It calls no provider.
+type office struct {
+	*program
+	file   *config.Config
+	store  *sqlstore.Store
+	fence  *zabor.Fence
+	queues []queue // of the configuration; open
+}
+
+// serveDashboard listens and serves the dashboard until ctx ends. ended waits for
+// that.
+func (p *program) serveDashboard(ctx context.Context, o *office) (ended func() error, err error) {
+	board, err := o.dashboard()
+	if err != nil {
+		return nil, err
+	}
+	listener, err := net.Listen("tcp", o.file.Dashboard.Listen)
+	if err != nil {
+		return nil, usage(fmt.Errorf("%s: dashboard.listen: %w", o.file.Path, err), "write an address that is free on this host")
+	}
+	done := make(chan error, 1)
+	go func() { done <- board.Serve(ctx, listener) }()
+	p.log.Info("the dashboard listens", "address", "http://"+listener.Addr().String(), "users", len(o.file.Dashboard.Users), "second_person", o.file.Dashboard.SecondPerson)
+	return func() error { return <-done }, nil
+}
+
+func (o *office) dashboard() (*dashboard.Dashboard, error) {
+	c := o.file.Dashboard
+	guard, err := access.New(access.Options{Users: c.Accounts(), Alone: alone(), URL: string(c.URL), Log: o.log})
+	if err != nil {
+		return nil, usage(fmt.Errorf("%s: dashboard: %w", o.file.Path, err), "")
+	}
+	options := dashboard.Options{
+		Store: o.store, Scope: o.file.Scope, Version: version, Guard: guard, SecondPerson: c.SecondPerson, Log: o.log,
+		Look: o.look, Take: o.take, Audit: o.audit, Doctor: o.doctor,
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.file.Providers)) {
+		options.Providers = append(options.Providers, o.provider(name))
+	}
+	for _, q := range o.queues {
+		kind := "laravel"
+		if q.Config != nil {
+			kind = "symfony"
+		}
+		options.Queues = append(options.Queues, dashboard.Queue{Name: q.Name(), Kind: kind, Depth: depthOf(q)})
+	}
+	if len(o.queues) > 0 {
+		options.Failed = dashboard.Failures{List: o.failedList, One: o.failedOne, Retry: o.retry, Forget: o.forget}
+	}
+	return dashboard.New(options)
+}
+
+// alone is under whose name decisions are kept where there are no users.
+func alone() string {
+	name := os.Getenv("USER")
+	if u, err := user.Current(); err == nil && u.Username != "" {
+		name = u.Username
+	}
+	if access.CheckName(name) != nil {
+		return "local"
+	}
+	return name
+}
+
+// provider is what the pages know of a provider of the configuration.
+func (o *office) provider(name string) dashboard.Provider {
+	configured := o.file.Providers[name]
+	one := dashboard.Provider{Name: name}
+	known, ok := provider.BuiltinNamed(configured.Profile)
+	if !ok {
+		return one
+	}
+	test := known.IsTest(configured.Account, string(configured.Secret))
+	one.Title, one.Mode = known.Title, "LIVE"
+	if test {
+		one.Mode = "TEST"
+	}
+	one.Console = func(row zabor.Row) dashboard.Console {
+		query := cmp.Or(row.Reference, row.Prepared, row.Order)
+		return dashboard.Console{URL: known.Console.Find(query, row.Account, test), How: known.Console.How}
+	}
+	return one
+}
+
+// depthOf counts what a queue holds. How long its first ready message is there is
+// known where the framework writes it: into a stream's ids, and into the payloads
+// of Laravel 12 and of Horizon.
+func depthOf(q queue) func(context.Context) (dashboard.Depth, error) {
+	return func(ctx context.Context) (dashboard.Depth, error) {
+		d, err := q.Depth(ctx)
+		depth := dashboard.Depth{Ready: d.Ready, Reserved: d.Reserved, Delayed: d.Delayed}
+		if err != nil || d.Ready == 0 {
+			return depth, err
+		}
+		for seen, err := range q.Look(ctx) {
+			if err != nil {
+				return depth, nil // the counts are good
+			}
+			if seen.Place == worker.Ready {
+				depth.Oldest = sentAt(q, seen)
+				break
+			}
+		}
+		return depth, nil
+	}
+}
+
+// sentAt is when a message was put on its queue; zero: it does not say.
+func sentAt(q queue, seen worker.Seen) time.Time {
+	if _, isLaravel := q.Source.(*laravel.Source); !isLaravel {
+		digits, _, _ := strings.Cut(seen.ID, "-")
+		ms, err := strconv.ParseInt(digits, 10, 64)
+		if err != nil || ms < 1e12 {
+			return time.Time{}
+		}
+		return time.UnixMilli(ms)
+	}
+	var payload struct {
+		PushedAt  json.Number `json:"pushedAt"`
+		CreatedAt json.Number `json:"createdAt"`
+	}
+	if json.Unmarshal(seen.Raw, &payload) != nil {
+		return time.Time{}
+	}
+	seconds, err := cmp.Or(payload.PushedAt, payload.CreatedAt).Float64()
+	if err != nil || seconds < 1e9 || seconds > 1e11 {
+		return time.Time{}
+	}
+	whole, part := math.Modf(seconds)
+	return time.Unix(int64(whole), int64(part*1e9))
+}
+
+// desk is where one request decides: what it has read of the failure transports is
+// its own.
+func (o *office) desk(ctx context.Context) *desk {
+	p := *o.program
+	p.ctx = ctx
+	k := &desk{program: &p, file: o.file, store: o.store, fence: o.fence, at: func(zabor.Moment, zabor.Key) {}, close: func() {}}
+	if len(o.queues) == 0 {
+		k.kept = "no queues are configured: its message is not looked for"
+	} else {
+		k.failures = failuresIn(o.file, o.store, o.queues)
+	}
+	return k
+}
+
+func (o *office) look(ctx context.Context, d zabor.Decision) (dashboard.Prospect, error) {
+	k := o.desk(ctx)
+	m, err := k.look(d)
+	prospect := dashboard.Prospect{Row: m.row}
+	if err != nil {
+		return prospect, k.plainly(d, err)
+	}
+	prospect.Lines = k.prospect(m)
+	return prospect, nil
+}
+
+func (o *office) take(ctx context.Context, d zabor.Decision) (dashboard.Taken, error) {
+	k := o.desk(ctx)
+	m, err := k.look(d)
+	if err != nil {
+		return dashboard.Taken{Row: m.row}, k.plainly(d, err)
+	}
+	row, messages, err := k.take(m)
+	if err != nil {
+		return dashboard.Taken{Row: row}, k.plainly(d, err)
+	}
+	taken := dashboard.Taken{Row: row, Lines: []string{fmt.Sprintf("%s is %s now", printable(row.Key.String()), row.State)}}
+	for _, one := range messages {
+		taken.Lines = append(taken.Lines, one.String())
+	}
+	if len(messages) == 0 && k.failures != nil && m.Action != zabor.Hold {
+		taken.Lines = append(taken.Lines, k.elsewhere(m))
+	}
+	return taken, nil
+}
+
+// plainly is err as a page says it: with what is to be done next, and what callers
+// branch on still in it.
+func (k *desk) plainly(d zabor.Decision, err error) error {
+	if errors.Is(err, zabor.ErrStale) {
+		return err
+	}
+	err = k.decisionFailure(d, err)
+	if f, ok := errors.AsType[*failure](err); ok && f.hint != "" && errors.Is(err, zabor.ErrRefused) && d.Action == zabor.Release && !d.CheckedProvider {
+		return fmt.Errorf("%w; look there first, and say that you did", f.err)
+	}
+	return err
+}
+
+// failed is a message of a failure transport as a page shows it.
+func (o *office) failed(f *failures, queue string, m failedMessage) dashboard.FailedMessage {
+	one := dashboard.FailedMessage{FailedID: dashboard.FailedID{Queue: queue, Transport: m.kind, ID: m.id}, At: m.at, Reason: card.Mask(m.reason)}
+	if m.Err != nil {
+		one.Err, one.Raw = m.Err.Error(), m.Raw
+		return one
+	}
+	one.Class, one.Data = m.Class, m.Data
+	if one.Data == nil {
+		one.Data = map[string]any{}
+	}
+	if k, ok := f.key(m); ok {
+		one.Key = &k
+	}
+	return one
+}
+
+func (o *office) failedList(ctx context.Context, limit int) ([]dashboard.FailedList, error) {
+	f := failuresIn(o.file, o.store, o.queues)
+	var lists []dashboard.FailedList
+	for _, t := range f.transports {
+		list := dashboard.FailedList{Queue: t.queue, Transport: t.kind()}
+		for m, err := range t.entries(ctx) {
+			if err != nil {
+				list.Err = err.Error()
+				break
+			}
+			if list.Total++; len(list.Messages) < limit {
+				list.Messages = append(list.Messages, o.failed(f, t.queue, m))
+			}
+		}
+		lists = append(lists, list)
+	}
+	return lists, nil
+}
+
+// transport is the failure transport that is meant.
+func (o *office) transport(at dashboard.FailedID) (*failures, *queueTransport, error) {
+	f := failuresIn(o.file, o.store, o.queues)
+	i := slices.IndexFunc(f.transports, func(t *queueTransport) bool { return t.queue == at.Queue && t.kind() == at.Transport })
+	if i < 0 {
+		return nil, nil, fmt.Errorf("queue %s has no failure transport %s", printable(at.Queue), printable(at.Transport))
+	}
+	return f, f.transports[i], nil
+}
+
+func (o *office) failedOne(ctx context.Context, at dashboard.FailedID) (dashboard.FailedMessage, error) {
+	f, t, err := o.transport(at)
+	if err != nil {
+		return dashboard.FailedMessage{}, err
+	}
+	m, err := t.entry(ctx, at.ID)
+	if err != nil {
+		return dashboard.FailedMessage{}, err
+	}
+	return o.failed(f, t.queue, m), nil
+}
+
+func (o *office) retry(ctx context.Context, at dashboard.FailedID) error {
+	_, t, err := o.transport(at)
+	if err == nil {
+		err = t.retry(ctx, at.ID)
+	}
+	if errors.Is(err, worker.ErrBoth) {
+		return fmt.Errorf("it is on its queue again, and in the failure transport too: the worker meets the fence for it; forget it here then (%w)", err)
+	}
+	return err
+}
+
+func (o *office) forget(ctx context.Context, at dashboard.FailedID) error {
+	_, t, err := o.transport(at)
+	if err != nil {
+		return err
+	}
+	return t.forget(ctx, at.ID)
+}
+
+// audit compares rows and queues, without any provider's list, and keeps what it
+// found.
+func (o *office) audit(ctx context.Context) error {
+	p := *o.program
+	p.ctx, p.stderr = ctx, discard{}
+	a := &auditor{program: &p, c: &auditCommand{}, file: o.file, store: o.store, close: func() {}}
+	ledger, total, err := a.run(ctx)
+	if err != nil {
+		return err
+	}
+	return errors.Join(a.publish(ctx, ledger, total, access.From(ctx).Name), ledger.Remove())
+}
+
+// publish keeps what an audit has found for the dashboard.
+func (a *auditor) publish(ctx context.Context, ledger *audit.Ledger, total audit.Total, by string) error {
+	report := dashboard.AuditReport{At: time.Now().UTC(), By: by, Total: total, Exports: len(a.exports)}
+	for d, err := range ledger.Differences(ctx) {
+		if err != nil {
+			return err
+		}
+		if report.Differences = append(report.Differences, d); len(report.Differences) == mostPublished {
+			break
+		}
+	}
+	return dashboard.KeepAudit(ctx, a.store, report)
+}
+
+// mostPublished is how many differences of an audit are kept for the dashboard.
+const mostPublished = 300
+
+// doctor examines the servers of the configuration, and keeps what it found.
+func (o *office) doctor(ctx context.Context) error {
+	var servers doctorServers
+	defer servers.close()
+	if err := servers.file(o.file); err != nil {
+		return err
+	}
+	findings, err := servers.examine(ctx, nil)
+	report := dashboard.DoctorReport{At: time.Now().UTC(), By: access.From(ctx).Name, Findings: findings}
+	if err != nil {
+		report.Failed = err.Error()
+	}
+	return dashboard.KeepDoctor(ctx, o.store, report)
+}
+
+type discard struct{}
+
+func (discard) Write(b []byte) (int, error) { return len(b), nil }
