@@ -39,6 +39,7 @@ func decode(raw []byte, keys []AppKey) (*worker.Message, *successor) {
 		return m, nil
 	}
 	m.ID = p.id()
+	m.Traceparent, m.Tracestate = p.trace()
 	m.DeliveredBefore = p.attempts > 0 || p.fields["retry_of"] != nil
 	if job := p.text("job"); job != handler {
 		class, _, _ := strings.Cut(job, "@")
@@ -97,6 +98,24 @@ var errNoAttempts = errors.New("the payload has no number of attempts")
 func (p payload) text(name string) string {
 	s, _ := p.fields[name].(string)
 	return s
+}
+
+// trace is what the application's tracing has put into the payload: that of
+// OpenTelemetry's instrumentation of Laravel (open-telemetry/opentelemetry-auto-laravel
+// injects W3C's two fields), else that of Sentry's (sentry/sentry-laravel; its form
+// has no version, and flags only where it is decided whether to sample).
+func (p payload) trace() (parent, state string) {
+	if parent = p.text("traceparent"); parent != "" {
+		return parent, p.text("tracestate")
+	}
+	parts := strings.Split(p.text("sentry_trace_parent_data"), "-")
+	switch {
+	case len(parts) < 2 || len(parts) > 3:
+		return "", ""
+	case len(parts) == 3 && parts[2] == "0":
+		return "00-" + parts[0] + "-" + parts[1] + "-00", ""
+	}
+	return "00-" + parts[0] + "-" + parts[1] + "-01", ""
 }
 
 func (p payload) id() string {

@@ -221,6 +221,7 @@ func (e *envelope) decode() (step.Message, error) {
 	for _, stamp := range []string{redeliveryStamp, sentToFailureStamp, handledStamp} {
 		m.DeliveredBefore = m.DeliveredBefore || e.header(stampPrefix+stamp) != ""
 	}
+	m.Traceparent, m.Tracestate = e.trace()
 	if e.body == "" || e.body == "0" {
 		return m, unreadable("the body is empty")
 	}
@@ -245,6 +246,11 @@ func (e *envelope) decodePHP() (step.Message, error) {
 		switch it.Key {
 		case php.String(redeliveryStamp), php.String(sentToFailureStamp), php.String(handledStamp):
 			m.DeliveredBefore = true
+		}
+		if class, ok := it.Key.(php.String); ok && m.Traceparent == "" && mayTrace(string(class)) {
+			if stamps, err := php.Plain(it.Value); err == nil {
+				m.Traceparent, m.Tracestate = traceIn(stamps)
+			}
 		}
 	}
 	plain, err := php.Plain(doc.message)

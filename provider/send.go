@@ -106,8 +106,16 @@ func newTransport() *http.Transport {
 // it.
 func (p *Provider) keyed(ctx context.Context, r Request, key string) (*http.Request, error) {
 	req, err := p.newRequest(ctx, r)
-	if err != nil || p.key.Header == "" {
-		return req, err
+	if err != nil {
+		return nil, err
+	}
+	for name, values := range carried(ctx) {
+		if req.Header.Get(name) == "" {
+			req.Header[name] = values
+		}
+	}
+	if p.key.Header == "" {
+		return req, nil
 	}
 	if p.key.UUID {
 		if key, err = zabor.UUIDFromProviderKey(key); err != nil {
@@ -116,6 +124,19 @@ func (p *Provider) keyed(ctx context.Context, r Request, key string) (*http.Requ
 	}
 	req.Header.Set(p.key.Header, key)
 	return req, nil
+}
+
+type carriedKey struct{}
+
+// Carrying is ctx whose calls have the fields of h too, such as traceparent, where
+// the request has none of that name. They are not part of the request that is kept.
+func Carrying(ctx context.Context, h http.Header) context.Context {
+	return context.WithValue(ctx, carriedKey{}, h)
+}
+
+func carried(ctx context.Context) http.Header {
+	h, _ := ctx.Value(carriedKey{}).(http.Header)
+	return h
 }
 
 // withField is a JSON object with value as its property of the given name. One

@@ -35,7 +35,7 @@ func (p *Proxy) fenced(w http.ResponseWriter, r *http.Request, up Upstream, k za
 		return outcome
 	})
 	if called {
-		p.o.Log.Debug("proxied", "key", k.String(), "outcome", outcome.Verdict.String(), "state", row.State)
+		p.o.Log.Debug("proxied", "key", k.String(), "order", k.Order, "step", k.Step, "outcome", outcome.Verdict.String(), "state", row.State)
 	}
 	switch failed, _ := errors.AsType[*zabor.Error](err); {
 	case reply != nil && answers(outcome, row, failed):
@@ -181,6 +181,6 @@ func (p *Proxy) unfetched(ctx context.Context, row zabor.Row) {
 	defer cancel()
 	err := p.o.Fence.Store.Note(ctx, row.Key, zabor.Note{Epoch: row.Claim.Epoch, Kind: Unfetched, Text: "the caller was gone when the answer came; it waits for a repeat"})
 	if err != nil {
-		p.o.Log.Warn("cannot note that an answer was not fetched", "key", row.Key.String(), "error", err)
+		p.o.Log.Warn("cannot note that an answer was not fetched", "key", row.Key.String(), "order", row.Order, "step", row.Step, "error", err)
 	}
 }

@@ -90,7 +90,7 @@ func (p *Proxy) observe(w http.ResponseWriter, r *http.Request, up Upstream, t t
 		o = up.Judge(*reply, d.row)
 	}
 	if d.verdict != wouldCall {
-		p.o.Log.Warn("observed: a fence would have stopped this request", "key", k.String(), "as", d.verdict.String(), "state", d.row.State,
+		p.o.Log.Warn("observed: a fence would have stopped this request", "key", k.String(), "order", k.Order, "step", k.Step, "as", d.verdict.String(), "state", d.row.State,
 			"reference", d.row.Reference, "and_now", o.Verdict.String(), "new_reference", o.Reference)
 	}
 	p.stream(w, resp, rest)

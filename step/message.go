@@ -19,6 +19,10 @@ type Message struct {
 	// Rewritten: JSON numbers in Data may have been rounded to 14 digits on
 	// the way, by the cjson of Laravel's own pop.
 	Rewritten bool
+	// Traceparent and Tracestate are what the application's tracing has put beside
+	// the message, as W3C's Trace Context writes them; empty: nothing. They are no
+	// part of what the message asks for.
+	Traceparent, Tracestate string
 }
 
 // Enum is a PHP enum case. Its backing value is not on the wire.

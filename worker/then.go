@@ -22,7 +22,7 @@ func (w *Worker) ack(ctx context.Context, q Queue, m *Message, s *step.Step, row
 	if err != nil || m.Then == "" {
 		return
 	}
-	w.Log.Info("gone on", "queue", q.Name(), "message", m.ID, "key", row.Key, "to", m.Then)
+	w.Log.Info("gone on", "queue", q.Name(), "message", m.ID, "key", row.Key, "order", row.Order, "step", row.Step, "to", m.Then)
 	w.note(ctx, row.Key, func(ctx context.Context) error { return w.Fence.MovedOn(ctx, row.Key, row.Generation) })
 }
 

@@ -55,6 +55,13 @@ type Worker struct {
 	// number of its row's captures; the last one stays. At least one.
 	Backoff []time.Duration
 
+	// Trace follows a message from its delivery to the queue's answer: what is done
+	// with it is done in the context that it returns, and end is told of the row at
+	// the end. key is the message's, zero where it has none. Answering follows one
+	// answer to the queue. Either may be nil.
+	Trace     func(ctx context.Context, queue string, m *Message, key zabor.Key) (_ context.Context, end func(zabor.Row, error))
+	Answering func(ctx context.Context, what string) (end func(error))
+
 	Log *slog.Logger
 	// At is told of Acking and Acked; nil: nobody is.
 	At func(zabor.Moment, zabor.Key)
@@ -164,11 +171,13 @@ func (w *Worker) handle(ctx context.Context, q Queue, m *Message) {
 	}
 	release := w.keep(q, m)
 	defer release()
+	ctx, traced := w.trace(ctx, q, m, s)
 	key, row, err := w.run(ctx, q, m, s)
+	defer func() { traced(row, err) }()
 	release()
 	switch verdict, why := w.judge(m, row, err); verdict {
 	case ack:
-		w.Log.Info("done", "queue", q.Name(), "message", m.ID, "key", key, "state", row.State, "reference", row.Reference)
+		w.Log.Info("done", "queue", q.Name(), "message", m.ID, "key", key, "order", key.Order, "step", key.Step, "state", row.State, "reference", row.Reference)
 		w.ack(ctx, q, m, s, row)
 	case park:
 		code := "parked"
@@ -184,7 +193,7 @@ func (w *Worker) handle(ctx context.Context, q Queue, m *Message) {
 			return
 		}
 		delay := w.delay(row, err)
-		w.Log.Info("later", "queue", q.Name(), "message", m.ID, "key", key, "delay", delay, "reason", why)
+		w.Log.Info("later", "queue", q.Name(), "message", m.ID, "key", key, "order", key.Order, "step", key.Step, "delay", delay, "reason", why)
 		_ = w.answer(ctx, q, m, "put back for later", func(ctx context.Context) error { return q.Later(ctx, m, delay) })
 	}
 }
@@ -306,7 +315,7 @@ func (w *Worker) park(ctx context.Context, q Queue, m *Message, key zabor.Key, r
 	if err != nil {
 		return
 	}
-	w.Log.Error("parked in the failure transport", "queue", q.Name(), "message", m.ID, "class", m.Class, "key", key, "reason", why)
+	w.Log.Error("parked in the failure transport", "queue", q.Name(), "message", m.ID, "class", m.Class, "key", key, "order", key.Order, "step", key.Step, "reason", why)
 	if code != toldAlready {
 		w.alertParked(q, m, key, row, code, why)
 	}
@@ -321,7 +330,7 @@ func (w *Worker) note(ctx context.Context, key zabor.Key, write func(context.Con
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), AnswerTimeout)
 	defer cancel()
 	if err := write(ctx); err != nil {
-		w.Log.Error("cannot note in its row what became of a message", "key", key, "error", err)
+		w.Log.Error("cannot note in its row what became of a message", "key", key, "order", key.Order, "step", key.Step, "error", err)
 	}
 }
 
@@ -343,12 +352,15 @@ const AnswerTimeout = 10 * time.Second
 
 // answer tells the queue what became of m, and logs where it cannot; a stop does not cancel it. Where the
 // queue cannot be told, it delivers m again, and the fence answers then.
-func (w *Worker) answer(ctx context.Context, q Queue, m *Message, what string, tell func(context.Context) error) error {
+func (w *Worker) answer(ctx context.Context, q Queue, m *Message, what string, tell func(context.Context) error) (err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), AnswerTimeout)
 	defer cancel()
+	if w.Answering != nil {
+		end := w.Answering(ctx, what)
+		defer func() { end(err) }()
+	}
 	for pause := 20 * time.Millisecond; ; pause *= 2 {
-		err := tell(ctx)
-		if err == nil {
+		if err = tell(ctx); err == nil {
 			return nil
 		}
 		if errors.Is(err, ErrLost) {
@@ -362,6 +374,18 @@ func (w *Worker) answer(ctx context.Context, q Queue, m *Message, what string, t
 		case <-time.After(pause):
 		}
 	}
+}
+
+// trace begins to follow m, whose step is s.
+func (w *Worker) trace(ctx context.Context, q Queue, m *Message, s *step.Step) (context.Context, func(zabor.Row, error)) {
+	if w.Trace == nil {
+		return ctx, func(zabor.Row, error) {}
+	}
+	var key zabor.Key
+	if m.Err == nil {
+		key, _ = s.Key(m.Message) // where it has none, running it says so
+	}
+	return w.Trace(ctx, q.Name(), m, key)
 }
 
 func (w *Worker) at(m zabor.Moment, k zabor.Key) {

@@ -112,7 +112,7 @@ func (p *program) alert(a zabor.Alert) {
 	if a.Severity == zabor.Critical {
 		level = p.log.Error
 	}
-	level("ALERT "+a.Code, "severity", a.Severity, "key", a.Key, "state", a.State, "amount", moneyText(a.Amount), "provider", a.Provider, "text", a.Text, "next", a.Next)
+	level("ALERT "+a.Code, "severity", a.Severity, "key", a.Key, "order", a.Key.Order, "step", a.Key.Step, "state", a.State, "amount", moneyText(a.Amount), "provider", a.Provider, "text", a.Text, "next", a.Next)
 	if p.count != nil {
 		p.count(a)
 	}

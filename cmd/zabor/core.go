@@ -12,6 +12,7 @@ import (
 	"zabor/provider"
 	"zabor/seal"
 	"zabor/sqlstore"
+	"zabor/tracing"
 )
 
 // core is what every door stands on: the fence, and what decides its doubtful
@@ -23,6 +24,7 @@ type core struct {
 	fence     *zabor.Fence
 	resolver  *zabor.Resolver
 	metrics   *metrics.Metrics // nil: nobody asks for them
+	tracer    *tracing.Tracer  // nil: nobody wants traces
 }
 
 // newCore checks the database and wires the fence and the resolver.
@@ -61,6 +63,9 @@ func (p *program) newCore(file *config.Config, store *sqlstore.Store) (*core, er
 		if err := p.measure(c); err != nil {
 			return nil, err
 		}
+	}
+	if err := p.trace(c, secret); err != nil {
+		return nil, err
 	}
 	return c, nil
 }

@@ -69,6 +69,7 @@ func (p *program) serveAll(choose func(*config.Config) error, kind, stopMoment s
 	if err != nil {
 		return err
 	}
+	defer core.close(p)
 	if stopMoment != "" {
 		core.fence.At = stopAt(stopMoment)
 	}

@@ -15,6 +15,7 @@ import (
 	"zabor"
 	"zabor/internal/config"
 	"zabor/sqlstore"
+	"zabor/tracing"
 	"zabor/worker"
 )
 
@@ -46,6 +47,7 @@ func (c *workerCommand) Run(p *program) error {
 	if err != nil {
 		return err
 	}
+	defer core.close(p)
 	w, list, closeAll, err := p.newWorker(core)
 	if err != nil {
 		return err
@@ -176,11 +178,12 @@ func (p *program) newWorker(c *core) (w *worker.Worker, list []queue, closeAll f
 		},
 	}
 	c.fence.Alert = func(a zabor.Alert) { w.Told(a); p.alert(a) }
+	c.traceWorker(w)
 	return w, list, closeAll, nil
 }
 
 // secondsToStop is how long a stop can take: the longest call, its saving,
-// the answer to the queue, and the delivery of alerts.
+// the answer to the queue, the delivery of alerts, and the last spans.
 func secondsToStop(file *config.Config) int {
 	longest := time.Duration(0)
 	for _, s := range file.Compiled() {
@@ -191,7 +194,11 @@ func secondsToStop(file *config.Config) int {
 			longest = max(longest, one.Timeout)
 		}
 	}
-	return int((longest + zabor.SaveTimeout + worker.AnswerTimeout + alertsTime) / time.Second)
+	stop := longest + zabor.SaveTimeout + worker.AnswerTimeout + alertsTime
+	if wantsTraces(file) {
+		stop += tracing.CloseTime
+	}
+	return int(stop / time.Second)
 }
 
 // drained waits until the queues hold nothing and no row of this installation

@@ -42,6 +42,7 @@ type File struct {
 	Proxy     *Proxy     `yaml:"proxy" doc:"The outbound proxy."`
 	Dashboard *Dashboard `yaml:"dashboard" doc:"The dashboard."`
 	Metrics   *Metrics   `yaml:"metrics" doc:"Metrics for Prometheus."`
+	Traces    *Traces    `yaml:"traces" doc:"Traces for OpenTelemetry; {}: to where OTEL_EXPORTER_OTLP_ENDPOINT says."`
 }
 
 // Queue is one queue: of Laravel or of Symfony, never both.
@@ -244,6 +245,13 @@ type ProxyTLS struct {
 // Metrics is the address at which Prometheus asks.
 type Metrics struct {
 	Listen string `yaml:"listen" need:"true" doc:"host:port"`
+}
+
+// Traces are where spans go, and who is told of them.
+type Traces struct {
+	Endpoint  Address           `yaml:"endpoint" doc:"OTLP over HTTP: http://HOST:4318. Without it the variable OTEL_EXPORTER_OTLP_ENDPOINT says."`
+	Headers   map[string]Secret `yaml:"headers" doc:"Sent with the spans."`
+	Providers []string          `yaml:"providers" doc:"Providers whose requests carry the trace, in the header traceparent."`
 }
 
 type (

@@ -295,6 +295,20 @@ func (v *validator) validateDoors() {
 	if v.Metrics != nil {
 		listen(path{"metrics", "listen"}, v.Metrics.Listen)
 	}
+	if v.Traces != nil {
+		v.validateTraces(path{"traces"}, v.Traces)
+	}
+}
+
+func (v *validator) validateTraces(p path, t *Traces) {
+	if scheme := t.Endpoint.Scheme(); t.Endpoint != "" && scheme != "http" && scheme != "https" {
+		v.wrong(p.child("endpoint"), "this is not an address of OTLP over HTTP", "write http://HOST:4318, or https://…")
+	}
+	for i, name := range t.Providers {
+		if v.Providers[name] == nil {
+			v.wrong(p.child("providers").index(i), fmt.Sprintf("there is no provider %q", name), "write one of "+strings.Join(slices.Sorted(maps.Keys(v.Providers)), ", "))
+		}
+	}
 }
 
 // minToken is the shortest token of the proxy's callers, in bytes.

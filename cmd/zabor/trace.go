@@ -1,0 +1,72 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	"go.opentelemetry.io/otel"
+
+	"zabor"
+	"zabor/internal/config"
+	"zabor/provider"
+	"zabor/tracing"
+	"zabor/worker"
+)
+
+// wantsTraces reports whether spans are made: traces: is in the file, or the
+// environment names a receiver, and nothing in the environment forbids it.
+func wantsTraces(file *config.Config) bool {
+	if strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") || os.Getenv("OTEL_TRACES_EXPORTER") == "none" {
+		return false
+	}
+	return file.Traces != nil || os.Getenv("OTEL_TRACES_EXPORTER") == "otlp" ||
+		os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != ""
+}
+
+// trace wires traces into c, where they are wanted.
+func (p *program) trace(c *core, secret []byte) error {
+	if !wantsTraces(c.file) {
+		return nil
+	}
+	o := tracing.Options{Version: version, Secret: secret, Carry: provider.Carrying, Headers: map[string]string{}}
+	if t := c.file.Traces; t != nil {
+		o.Endpoint, o.Tell = string(t.Endpoint), t.Providers
+		for name, value := range t.Headers {
+			o.Headers[name] = string(value)
+		}
+	}
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { p.log.Warn("spans are lost", "error", err) }))
+	t, err := tracing.New(p.ctx, o)
+	if err != nil {
+		return usage(fmt.Errorf("%s: traces: %w", c.file.Path, err), "mend traces:, or the variable of OpenTelemetry that it names")
+	}
+	c.tracer = t
+	c.fence.Store = t.Store(c.fence.Store)
+	c.resolver.Lookup, c.resolver.Replay = t.Lookup(c.resolver.Lookup), t.Call("replay", c.resolver.Replay)
+	return nil
+}
+
+// close sends the last spans.
+func (c *core) close(p *program) {
+	if c.tracer == nil {
+		return
+	}
+	if err := c.tracer.Close(); err != nil {
+		p.log.Warn("the last spans are lost", "error", err)
+	}
+}
+
+// traceWorker lets w's messages be followed.
+func (c *core) traceWorker(w *worker.Worker) {
+	t := c.tracer
+	if t == nil {
+		return
+	}
+	w.Call = t.Call("call", w.Call)
+	w.Trace = func(ctx context.Context, queue string, m *worker.Message, key zabor.Key) (context.Context, func(zabor.Row, error)) {
+		return t.Begin(ctx, tracing.Delivery{Queue: queue, Message: m.ID, Key: key, Traceparent: m.Traceparent, State: m.Tracestate})
+	}
+	w.Answering = t.Answer
+}
