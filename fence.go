@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 )
 
@@ -68,6 +69,10 @@ type Effect struct {
 	// call follows; Doubt or Held for a message that was delivered before, and
 	// nothing is called.
 	MissingRow State
+
+	// capture is the row that a transaction of the caller's may have committed,
+	// and the only one that may be captured; nil: Do inserts it.
+	capture *Capture
 }
 
 // ProviderKeys are the idempotency keys of one generation of a row.
@@ -180,15 +185,21 @@ type Fence struct {
 	// request included; nil: nobody is. It must return at once.
 	Called func(row Row, o Outcome, took time.Duration)
 
+	// Log is told how each call ended, and every alert; nil: nothing is logged.
+	Log *slog.Logger
+
+	// Now is the clock that pauses of a provider are counted by; nil: time.Now.
+	// The deadline of a call is always counted by the machine's own.
+	Now func() time.Time
+
 	breaker breaker
-	now     func() time.Time // of the breaker; nil: time.Now
 }
 
 func (f *Fence) clock() time.Time {
-	if f.now == nil {
+	if f.Now == nil {
 		return time.Now()
 	}
-	return f.now()
+	return f.Now()
 }
 
 // Do makes the side effect named by e.Key at most once, over every process that
@@ -222,14 +233,22 @@ func (f *Fence) Do(ctx context.Context, e Effect, call Call) (Row, error) {
 		outcome = e.send(callCtx, row, call)
 	}
 	f.at(Answered, e.Key)
-	if f.Called != nil {
-		f.Called(row, outcome, time.Since(begun))
-	}
+	f.called(row, outcome, time.Since(begun))
 	if row.Claim.Epoch == 1 && passed(e.ReservedUntil) && (outcome.Verdict == Unsent || outcome.Verdict == TurnedAway) {
 		outcome = Outcome{Reason: "by the time the call had ended without doing anything, the queue may have given the message to another worker: " + outcome.Reason}
 	}
 	f.ended(row, outcome)
 	return f.save(ctx, row, outcome)
+}
+
+// called tells whoever wants to know how a call of row ended.
+func (f *Fence) called(row Row, o Outcome, took time.Duration) {
+	if f.Called != nil {
+		f.Called(row, o, took)
+	}
+	if f.Log != nil {
+		f.Log.Info("called", "key", row.Key.String(), "provider", row.Provider, "verdict", o.Verdict.String(), "reference", o.Reference, "reason", o.Reason, "took", took)
+	}
 }
 
 // ended tells the breaker how a call of row ended, and a person when nothing is
@@ -265,6 +284,9 @@ func (e Effect) send(ctx context.Context, row Row, call Call) Outcome {
 // capture commits the row of e, or finds the one that is there. Only where mine
 // is true may the caller call; else the row, or the error, says why not.
 func (f *Fence) capture(ctx context.Context, e Effect) (row Row, mine bool, err error) {
+	if e.capture != nil {
+		return f.captureCommitted(ctx, e)
+	}
 	fresh, err := f.fresh(e)
 	if err != nil {
 		return Row{}, false, &Error{Key: e.Key, Err: err, Reason: "nothing was sent"}

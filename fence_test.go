@@ -20,6 +20,7 @@ func TestMain(m *testing.M) { servers.Main(m) }
 
 // eachStore runs test on a fresh table of every database.
 func eachStore(t *testing.T, test func(t *testing.T, s *sqlstore.Store)) {
+	t.Parallel()
 	addresses := map[string]func(t *testing.T) string{
 		"sqlite":   func(t *testing.T) string { return "sqlite://" + filepath.Join(t.TempDir(), "fence.db") },
 		"mariadb":  func(t *testing.T) string { return servers.MariaDB(t) },

@@ -76,7 +76,7 @@ func newHistory(t testing.TB, store *sqlstore.Store, seed uint64) *history {
 	if h.keys {
 		h.resolver.Replay = func(ctx context.Context, row zabor.Row) zabor.Outcome { return h.call(row, h.now) }
 	}
-	h.resolver.SetNow(func() time.Time { return h.now })
+	h.resolver.Now = func() time.Time { return h.now }
 	return h
 }
 
@@ -92,7 +92,7 @@ func (h *history) fatal(format string, args ...any) {
 // restart gives worker i the fence of a new process.
 func (h *history) restart(i int) {
 	f := &zabor.Fence{Store: h.store, Secret: make([]byte, zabor.MinSecret)}
-	f.SetNow(func() time.Time { return h.now })
+	f.Now = func() time.Time { return h.now }
 	f.At = func(m zabor.Moment, _ zabor.Key) {
 		if h.rng.IntN(25) == 0 {
 			h.note("worker %d dies %s", i, m)
@@ -338,7 +338,7 @@ func (h *history) resolve() {
 		h.note("the resolver dies")
 		h.restart(0)
 		fresh := &zabor.Resolver{Fence: h.workers[0], Lookup: h.look, Replay: h.resolver.Replay}
-		fresh.SetNow(func() time.Time { return h.now })
+		fresh.Now = func() time.Time { return h.now }
 		h.resolver = fresh
 	}
 }

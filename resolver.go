@@ -38,7 +38,9 @@ type Resolver struct {
 	// Every is the pause between two rounds. Zero: a second.
 	Every time.Duration
 
-	now     func() time.Time // nil: time.Now
+	// Now is the clock by which rows are watched; nil: time.Now. It must not jump.
+	Now func() time.Time
+
 	watched map[Key]*watch
 	control map[[2]string]bool // provider and account whose look-up has found a known row
 }
@@ -54,15 +56,29 @@ type watch struct {
 	seen     bool // in this round
 }
 
+func (r *Resolver) clock() time.Time {
+	if r.Now == nil {
+		return time.Now()
+	}
+	return r.Now()
+}
+
 // Run resolves until ctx ends. Errors of the store or of a look-up are passed to
-// report (nil: dropped) and tried again.
+// report (nil: to the fence's Log) and tried again.
 func (r *Resolver) Run(ctx context.Context, report func(error)) {
 	every := r.Every
 	if every == 0 {
 		every = time.Second
 	}
+	if report == nil {
+		report = func(err error) {
+			if r.Fence.Log != nil {
+				r.Fence.Log.Warn("cannot resolve", "error", err)
+			}
+		}
+	}
 	for {
-		if err := r.Round(ctx); err != nil && ctx.Err() == nil && report != nil {
+		if err := r.Round(ctx); err != nil && ctx.Err() == nil {
 			report(err)
 		}
 		select {
@@ -76,9 +92,6 @@ func (r *Resolver) Run(ctx context.Context, report func(error)) {
 // Round looks once at every open row and decides what can be decided. The error
 // joins those of single rows; the others were looked at all the same.
 func (r *Resolver) Round(ctx context.Context) error {
-	if r.now == nil {
-		r.now = time.Now
-	}
 	if r.watched == nil {
 		r.watched = map[Key]*watch{}
 		r.control = map[[2]string]bool{}
@@ -131,7 +144,7 @@ func failed(row Row, err error) error {
 // open decides what of rows can be decided now, and asks the provider about those
 // whose turn it is.
 func (r *Resolver) open(ctx context.Context, rows []Row) error {
-	read := r.now()
+	read := r.clock()
 	var errs []error
 	var asked []Row
 	for _, row := range rows {
@@ -175,7 +188,7 @@ func (r *Resolver) look(ctx context.Context, row Row) (ask bool, err error) {
 // sendEnded reports whether no claim of row may send any more, by the database's
 // clock or by this process's.
 func (r *Resolver) sendEnded(row Row, w *watch) bool {
-	return row.leaseEnded() || r.now().Sub(w.since) > row.Lease
+	return row.leaseEnded() || r.clock().Sub(w.since) > row.Lease
 }
 
 // due runs the hooks that are due for rows, each less and less often.
@@ -183,11 +196,11 @@ func (r *Resolver) due(ctx context.Context, rows []Row) error {
 	var errs []error
 	for _, row := range rows {
 		w := r.watch(row)
-		if r.now().Before(w.next) {
+		if r.clock().Before(w.next) {
 			continue
 		}
 		w.pause = min(max(2*w.pause, time.Second), time.Minute)
-		w.next = r.now().Add(w.pause)
+		w.next = r.clock().Add(w.pause)
 		errs = append(errs, failed(row, r.Fence.RunHook(ctx, row)))
 	}
 	return errors.Join(errs...)
@@ -249,7 +262,7 @@ func (r *Resolver) canReplay(row Row) bool {
 func (r *Resolver) watch(row Row) *watch {
 	w := r.watched[row.Key]
 	if sends := row.Captures + row.Replays; w == nil || w.sends != sends || !w.captured.Equal(row.CapturedAt) {
-		w = &watch{sends: sends, captured: row.CapturedAt, since: r.now()}
+		w = &watch{sends: sends, captured: row.CapturedAt, since: r.clock()}
 		r.watched[row.Key] = w
 	}
 	w.seen = true
@@ -264,7 +277,7 @@ func (r *Resolver) lookUp(ctx context.Context, row Row, w *watch) (done bool, er
 	if !r.canLookUp(row) {
 		return false, nil
 	}
-	lateEnough := r.now().Sub(w.since) >= row.Lease+row.AbsentAfter
+	lateEnough := r.clock().Sub(w.since) >= row.Lease+row.AbsentAfter
 	found, err := r.Lookup(ctx, row)
 	if err != nil {
 		return false, err

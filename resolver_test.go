@@ -29,7 +29,7 @@ func (w *world) resolver() *resolving {
 		}
 		return zabor.Finding{Absent: true}, nil
 	}
-	r.SetNow(func() time.Time { return r.clock })
+	r.Now = func() time.Time { return r.clock }
 	return r
 }
 

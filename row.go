@@ -57,6 +57,9 @@ const (
 	ByMissingRow Basis = "missingrow" // a message that was delivered before found no row
 	ByPerson     Basis = "person"     // a person's decision
 	ByImport     Basis = "import"     // taken over from before zabor
+
+	// ByTransaction: written in a transaction of the caller's; nothing was sent yet.
+	ByTransaction Basis = "transaction"
 )
 
 // Claim is the right to make the next write of a row: the number of the row's

@@ -153,6 +153,9 @@ func (f *Fence) told(row Row, err error) error {
 }
 
 func (f *Fence) alert(row Row, s Severity, code, text string) {
+	if f.Log != nil {
+		f.Log.Warn(text, "alert", code, "severity", string(s), "key", row.Key.String(), "state", string(row.State), "provider", row.Provider)
+	}
 	if f.Alert == nil {
 		return
 	}

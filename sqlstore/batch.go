@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -156,6 +157,9 @@ func hitAll(n int64, ops []*batched) error {
 	return nil
 }
 
+// errNoBatch: the driver of a given pool is not pgx itself but something around it.
+var errNoBatch = errors.New("the driver sends no batches")
+
 // batchPostgres sends all statements at once. Without a BEGIN they are one
 // transaction that commits by itself.
 func batchPostgres(ctx context.Context, s *Store, ops []*batched) error {
@@ -165,11 +169,15 @@ func batchPostgres(ctx context.Context, s *Store, ops []*batched) error {
 	}
 	defer conn.Close()
 	return conn.Raw(func(driver any) error {
+		pg, ok := driver.(*stdlib.Conn)
+		if !ok {
+			return errNoBatch
+		}
 		var b pgx.Batch
 		for _, op := range ops {
 			b.Queue(op.query, op.args...)
 		}
-		results := driver.(*stdlib.Conn).Conn().SendBatch(ctx, &b)
+		results := pg.Conn().SendBatch(ctx, &b)
 		hit := int64(0)
 		for range ops {
 			tag, err := results.Exec()

@@ -25,6 +25,11 @@ func (p *Problem) Error() string { return p.Found + ": " + p.Fix }
 
 func (p *Problem) Unwrap() error { return p.Err }
 
+func isProblem(err error) bool {
+	_, ok := errors.AsType[*Problem](err)
+	return ok
+}
+
 // problems collects findings.
 type problems []error
 
@@ -41,6 +46,13 @@ func (s *Store) Check(ctx context.Context) error {
 		return err
 	}
 	var found problems
+	if s.given {
+		if err := s.checkGiven(ctx, &found); isProblem(err) {
+			return err
+		} else if err != nil {
+			return s.uncheckable(err)
+		}
+	}
 	if err := s.dialect.check(ctx, s.db, &found); err != nil {
 		return s.uncheckable(err)
 	}

@@ -40,9 +40,7 @@ func (s *Store) Migrate(ctx context.Context) error {
 		}
 		return fmt.Errorf("migrate: %w", err)
 	}
-	secret := make([]byte, zabor.MinSecret)
-	rand.Read(secret)
-	if _, err := s.AddMeta(ctx, metaSecret, secret); err != nil {
+	if err := s.AddSecret(ctx); err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
 	return nil
@@ -66,7 +64,7 @@ func (s *Store) migrateAlone(ctx context.Context) error {
 		}
 		defer func() { _, _ = conn.ExecContext(context.WithoutCancel(ctx), s.dialect.together) }()
 	}
-	files, err := fs.Sub(migrationFiles, "migrations/"+s.dialect.name)
+	files, err := Migrations(s.dialect.name)
 	if err != nil {
 		return err
 	}
@@ -86,20 +84,35 @@ func (s *Store) migrateAlone(ctx context.Context) error {
 	return nil
 }
 
+// Migrations are the files that [Store.Migrate] runs, NUMBER_NAME.sql in goose's
+// format, for programs that migrate their databases themselves: goose's line
+// "-- +goose Up" is a comment to other tools, and nothing follows it that undoes.
+// Whoever runs them calls [Store.Migrate] or [Store.AddSecret] too, since the
+// installation's secret is in none of them.
+func Migrations(dialectName string) (fs.FS, error) {
+	d, err := dialectNamed(dialectName)
+	if err != nil {
+		return nil, err
+	}
+	return fs.Sub(migrationFiles, "migrations/"+d.name)
+}
+
+// AddSecret makes the installation's secret where there is none. Migrate does it
+// too; it is for those whose own tool runs [Migrations].
+func (s *Store) AddSecret(ctx context.Context) error {
+	secret := make([]byte, zabor.MinSecret)
+	rand.Read(secret)
+	_, err := s.AddMeta(ctx, metaSecret, secret)
+	return err
+}
+
 // MigrationSQL is what [Store.Migrate] does to an empty database, as SQL for the
 // dialect's own client: the tables, goose's version table, and a secret from the
 // database's own random function.
 func MigrationSQL(dialectName string) (string, error) {
-	var d *dialect
-	switch dialectName {
-	case "mysql":
-		d = mysqlDialect()
-	case "postgres":
-		d = postgresDialect()
-	case "sqlite":
-		d = sqliteDialect()
-	default:
-		return "", fmt.Errorf("no database is called %q: mysql, postgres or sqlite", dialectName)
+	d, err := dialectNamed(dialectName)
+	if err != nil {
+		return "", err
 	}
 	files, err := fs.Glob(migrationFiles, "migrations/"+d.name+"/*.sql")
 	if err != nil {

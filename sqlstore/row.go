@@ -96,8 +96,11 @@ func orNull(b []byte) any {
 	return b
 }
 
+// scanner is one row of a result.
+type scanner interface{ Scan(...any) error }
+
 // scanRow reads what selectRow selects.
-func (s *Store) scanRow(rows interface{ Scan(...any) error }) (zabor.Row, error) {
+func (s *Store) scanRow(rows scanner) (zabor.Row, error) {
 	var (
 		r                            zabor.Row
 		scope, order, step           []byte

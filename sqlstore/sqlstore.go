@@ -53,7 +53,9 @@ type Store struct {
 	dialect  *dialect
 	text     statements
 	lockWait time.Duration
-	file     string // SQLite's; empty otherwise
+	file     string    // SQLite's, where Open was given it; empty otherwise
+	given    bool      // db is the caller's: its sessions are checked and not set, and Close leaves it open
+	alive    *sql.Conn // keeps a database in memory; nil: it is somewhere else
 	keys     *seal.Keys
 
 	prepared sync.Map    // SQL text to *sql.Stmt
@@ -120,29 +122,65 @@ func Open(address string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{lockWait: a.lockWait}
+	s, err := newStore(a.dialect)
+	if err != nil {
+		return nil, err
+	}
+	s.lockWait = a.lockWait
 	switch a.dialect {
 	case "mysql":
-		s.dialect = mysqlDialect()
 		s.db, err = openMySQL(a)
 	case "postgres":
-		s.dialect = postgresDialect()
 		s.db, err = openPostgres(a)
 	default:
-		s.dialect = sqliteDialect()
 		s.db, s.file, err = openSQLite(a)
 	}
 	if err != nil {
 		return nil, err
 	}
-	s.text = newStatements(s.dialect)
+	return s, nil
+}
+
+// newStore is a store without connections.
+func newStore(dialectName string) (*Store, error) {
+	d, err := dialectNamed(dialectName)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{dialect: d, text: newStatements(d), lockWait: defaultLockWait}
 	s.lines = lines(s)
 	return s, nil
 }
 
-// Close ends all connections. A write that is under way may or may not be
-// committed.
-func (s *Store) Close() error { return s.db.Close() }
+func dialectNamed(name string) (*dialect, error) {
+	switch name {
+	case "mysql":
+		return mysqlDialect(), nil
+	case "postgres":
+		return postgresDialect(), nil
+	case "sqlite":
+		return sqliteDialect(), nil
+	}
+	return nil, fmt.Errorf("no database is called %q: mysql, postgres or sqlite", name)
+}
+
+// Close ends all connections, except those of a pool that was given to [New]. A
+// write that is under way may or may not be committed.
+func (s *Store) Close() error {
+	if s.given {
+		var errs []error
+		s.prepared.Range(func(query, statement any) bool {
+			s.prepared.Delete(query)
+			errs = append(errs, statement.(*sql.Stmt).Close())
+			return true
+		})
+		return errors.Join(errs...)
+	}
+	if s.alive != nil {
+		return errors.Join(s.alive.Close(), s.db.Close())
+	}
+	return s.db.Close()
+}
 
 // DB is the pool of connections, for SQL that rides along.
 func (s *Store) DB() *sql.DB { return s.db }

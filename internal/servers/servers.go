@@ -8,6 +8,7 @@
 package servers
 
 import (
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -314,8 +315,18 @@ func sharedServer(t testing.TB, kind string, start func() (*Server, error)) *Ser
 }
 
 // Main runs the tests of a package and then ends the servers that they shared.
-// Call it as the whole of TestMain.
+// Call it as the whole of TestMain. Tests of servers wait more than they compute:
+// unless -parallel says otherwise, atOnce of those that call t.Parallel run at a
+// time, however few processors there are.
 func Main(m *testing.M) {
+	flag.Parse()
+	asked := false
+	flag.Visit(func(f *flag.Flag) { asked = asked || f.Name == "test.parallel" })
+	if !asked {
+		if err := flag.Set("test.parallel", strconv.Itoa(max(atOnce, runtime.GOMAXPROCS(0)))); err != nil {
+			panic(err) // there is no such flag
+		}
+	}
 	code := m.Run()
 	shared.Lock()
 	for _, s := range shared.running {
@@ -324,6 +335,9 @@ func Main(m *testing.M) {
 	shared.Unlock()
 	os.Exit(code)
 }
+
+// atOnce is how many tests run at a time on a small machine.
+const atOnce = 8
 
 // own starts a server that ends with the test.
 func own(t testing.TB, start func() (*Server, error)) *Server {
