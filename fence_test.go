@@ -697,6 +697,7 @@ func TestTheDeadlineCountsFromBeforeTheCapture(t *testing.T) {
 // A success that the database could not take is in the journal, and is saved
 // from there by the next process before it takes a message.
 func TestTheJournal(t *testing.T) {
+	t.Parallel()
 	for name, start := range map[string]struct {
 		server  func(testing.TB) *servers.Server
 		address func(testing.TB, *servers.Server) string

@@ -467,6 +467,7 @@ func kept(row zabor.Row, references []string) bool {
 }
 
 func TestHistories(t *testing.T) {
+	t.Parallel()
 	n := 300
 	if os.Getenv("ZABOR_SOAK") == "1" {
 		n = 10_000
@@ -478,18 +479,18 @@ func TestHistories(t *testing.T) {
 		}
 		t.Cleanup(func() { os.RemoveAll(dir) })
 	}
-	var store *sqlstore.Store
-	for seed := range n {
-		if seed%100 == 0 {
-			if store != nil {
-				store.Close()
-			}
-			store = openStore(t, "sqlite://"+filepath.Join(dir, fmt.Sprintf("%d.db", seed)))
+	const each = 100 // of them on one table
+	for first := 0; first < n; first += each {
+		t.Run(fmt.Sprint(first), func(t *testing.T) {
+			t.Parallel()
+			store := openStore(t, "sqlite://"+filepath.Join(dir, fmt.Sprintf("%d.db", first)))
 			control := &zabor.Fence{Store: store, Secret: make([]byte, zabor.MinSecret)}
 			if _, err := control.Do(t.Context(), effect("control"), func(context.Context, zabor.Row) zabor.Outcome { return done }); err != nil {
 				t.Fatal(err)
 			}
-		}
-		newHistory(t, store, uint64(seed)).run()
+			for seed := first; seed < first+each; seed++ {
+				newHistory(t, store, uint64(seed)).run()
+			}
+		})
 	}
 }
