@@ -43,8 +43,8 @@ func (r Row) lookDue() bool {
 // askAll asks about those of rows, read at the given time of r's clock, that
 // nobody else is asking about.
 func (r *Resolver) askAll(ctx context.Context, rows []Row, read time.Time) error {
-	clock := func() time.Time { return rows[0].ReadAt.Add(r.now().Sub(read)) } // the database's, about
-	begun := r.now()
+	clock := func() time.Time { return rows[0].ReadAt.Add(r.clock().Sub(read)) } // the database's, about
+	begun := r.clock()
 	mine, err := r.Fence.Store.Look(ctx, rows, clock().Add(LookTime))
 	if err != nil {
 		return err
@@ -52,7 +52,7 @@ func (r *Resolver) askAll(ctx context.Context, rows []Row, read time.Time) error
 	var errs []error
 	var open []Row // whose look-up decided nothing
 	for i, row := range mine {
-		if ctx.Err() != nil || r.now().Sub(begun) > LookTime/2 {
+		if ctx.Err() != nil || r.clock().Sub(begun) > LookTime/2 {
 			// Whoever comes next asks: also this process, when it is not stopping.
 			errs = append(errs, r.giveBack(ctx, mine[i:], time.Time{}))
 			break
