@@ -3,6 +3,7 @@ package messenger
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 	"time"
 
 	"zabor/internal/php"
@@ -166,7 +167,7 @@ func skip(class string, last, next []byte) bool {
 	return false
 }
 
-// stampHeader appends s to its header's JSON list.
+// stampHeader appends s to its header's JSON list, which it makes where there is none.
 func (e *envelope) stampHeader(s stamp) error {
 	next, err := json.Marshal(s.json)
 	if err != nil {
@@ -197,7 +198,14 @@ func (e *envelope) stampHeader(s stamp) error {
 			return nil
 		}
 	}
-	e.headers = append(e.headers, header{name: name, value: string(value)})
+	// Behind the type and the other stamps, where Symfony writes it.
+	at := 0
+	for i, h := range e.headers {
+		if h.name == typeHeader || strings.HasPrefix(h.name, stampPrefix) {
+			at = i + 1
+		}
+	}
+	e.headers = slices.Insert(e.headers, at, header{name: name, value: string(value)})
 	return nil
 }
 

@@ -89,10 +89,10 @@ func TestParkedJSON(t *testing.T) {
 	}
 	const s = `X-Message-Stamp-Symfony\\Component\\Messenger\\Stamp\\`
 	want := `{"type":"App\\Message\\Charge","X-Message-Stamp-App\\Own":"[{\"a\":1.50}]","` + s + `DelayStamp":"[{\"delay\":7},{\"delay\":0}]",` +
-		`"Content-Type":"application\/json",` +
 		`"` + s + `ErrorDetailsStamp":"[{\"exceptionClass\":\"zabor\\\\Parked\",\"exceptionCode\":0,\"exceptionMessage\":\"held\",\"flattenException\":null}]",` +
 		`"` + s + `SentToFailureTransportStamp":"[{\"originalReceiverName\":\"async\"}]",` +
-		`"` + s + `RedeliveryStamp":"[{\"retryCount\":0,\"redeliveredAt\":\"2024-05-06T07:08:09+00:00\"}]"}`
+		`"` + s + `RedeliveryStamp":"[{\"retryCount\":0,\"redeliveredAt\":\"2024-05-06T07:08:09+00:00\"}]",` +
+		`"Content-Type":"application\/json"}`
 	if got := string(p.headersJSON); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
