@@ -1,7 +1,10 @@
 package laravel
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -9,6 +12,7 @@ import (
 
 	"zabor/internal/servers"
 	"zabor/worker"
+	"zabor/zabortest"
 )
 
 // clusterOfOne is a client of a Redis Cluster of one node.
@@ -59,4 +63,56 @@ func TestCluster(t *testing.T) {
 			t.Errorf("depth %+v, error %v", d, err)
 		}
 	}
+}
+
+// A death at any command of an answer to a queue whose other queue is in another
+// slot.
+func TestDeathAcrossSlots(t *testing.T) {
+	t.Parallel()
+	server := servers.RedisCluster(t)
+	var n atomic.Int64
+	zabortest.Death(t, func(t *testing.T) zabortest.SourceUnderTest {
+		db, failed := sqliteJobs(t)
+		id := n.Add(1)
+		config := Config{Queue: fmt.Sprint("payments", id), Connection: "redis", RetryAfter: time.Second, Failed: failed}
+		other := fmt.Sprint("other", id)
+		connect := func(dial zabortest.Dial) *Source {
+			c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{server.Addr()}, MaxRetries: -1, Dialer: dial})
+			t.Cleanup(func() { c.Close() })
+			s, err := NewSource(c, config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		}
+		s := connect(nil)
+		return zabortest.SourceUnderTest{
+			Source: s, TwoSlots: true, Other: other,
+			Push: func(t *testing.T, orderID string) {
+				if _, err := s.Push(t.Context(), []byte(payloadOf(orderID))); err != nil {
+					t.Fatal(err)
+				}
+			},
+			Failed: func(t *testing.T) (n int) {
+				if err := db.QueryRow("SELECT COUNT(*) FROM failed_jobs").Scan(&n); err != nil {
+					t.Fatal(err)
+				}
+				return n
+			},
+			Forwarded: func(t *testing.T) []string {
+				all, err := s.redis.LRange(t.Context(), names("", other, true).ready, 0, -1).Result()
+				if err != nil {
+					t.Fatal(err)
+				}
+				return all
+			},
+			Mortal: func(t *testing.T, dial zabortest.Dial) worker.Source { return connect(dial) },
+			Retry: func(ctx context.Context, s worker.Source) error {
+				for j, err := range s.(*Source).Failed(ctx) {
+					return errors.Join(err, s.(*Source).Retry(ctx, j.UUID))
+				}
+				return errors.New("nothing has failed")
+			},
+		}
+	})
 }

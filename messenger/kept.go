@@ -26,8 +26,16 @@ type Kept struct {
 	Parked
 }
 
-// ErrNotKept says that the failure transport has no such message of this transport.
-var ErrNotKept = errors.New("no such failed message")
+var (
+	// ErrNotKept says that the failure transport has no such message of this
+	// transport.
+	ErrNotKept = errors.New("no such failed message")
+
+	// ErrInHand says that a worker of the failure transport's own has the
+	// message. It may run it, or may have died: then the message is free again
+	// when the redeliver_timeout is over.
+	ErrInHand = errors.New("a worker that takes from the failure transport has it")
+)
 
 // handling is how long a row that a PHP worker has taken is left to it: the
 // redeliver_timeout that Symfony's Doctrine transport has by default.
@@ -247,7 +255,7 @@ return 1
 
 // move moves the message of that id to the end of another stream of the same
 // slot, so that of two that move it at the same time one finds it gone. One that a
-// worker of PHP has is left to it.
+// worker of PHP has is left to it: ErrInHand.
 func (f *Stream) move(ctx context.Context, id, stream string, value []byte) error {
 	n, err := moveKept.Run(ctx, f.Client, []string{f.Config.Stream, stream},
 		f.Config.Group, id, f.Config.RedeliverTimeout.Milliseconds(), value).Int()
@@ -255,7 +263,7 @@ func (f *Stream) move(ctx context.Context, id, stream string, value []byte) erro
 	case err != nil:
 		return fmt.Errorf("move from the failure transport's stream %s to %s: %w", f.Config.Stream, stream, err)
 	case n == -1:
-		return fmt.Errorf("%w: a worker of group %s has it", ErrNotKept, f.Config.Group)
+		return fmt.Errorf("%w: group %s of stream %s; it is left to it for %v at most", ErrInHand, f.Config.Group, f.Config.Stream, f.Config.RedeliverTimeout)
 	case n == 0:
 		return ErrNotKept
 	}
@@ -326,7 +334,7 @@ func (s *Source) FailedMessage(ctx context.Context, id string) (FailedMessage, e
 // headers that it has, and only then removes it. Whatever fails or dies in
 // between leaves it in both, never in neither. Of two that retry it at the same
 // time one gets ErrNotKept; but for a failure transport whose stream is in another
-// slot of a cluster: there both may put it back.
+// slot of a cluster: there both may put it back. ErrInHand: nothing was done.
 func (s *Source) Retry(ctx context.Context, id string) error {
 	return s.requeue(ctx, id, s.cfg.Stream)
 }

@@ -178,7 +178,7 @@ func TestRetryOfWhatPHPHas(t *testing.T) {
 	ok(t, tr.Park(t.Context(), tr.next(t), "held"))
 	id := failedIDs(t, tr.Source)[0]
 	ok(t, tr.redis.XReadGroup(t.Context(), &redis.XReadGroupArgs{Group: "symfony", Consumer: "consumer", Streams: []string{"failed", ">"}}).Err())
-	if err := tr.Retry(t.Context(), id); !errors.Is(err, ErrNotKept) || tr.redis.XLen(t.Context(), "messages").Val() != 0 {
+	if err := tr.Retry(t.Context(), id); !errors.Is(err, ErrInHand) || tr.redis.XLen(t.Context(), "messages").Val() != 0 {
 		t.Errorf("Retry = %v, %d on the stream", err, tr.redis.XLen(t.Context(), "messages").Val())
 	}
 	ok(t, tr.redis.Do(t.Context(), "XCLAIM", "failed", "symfony", "consumer", 0, id, "IDLE", 60_000, "JUSTID").Err())

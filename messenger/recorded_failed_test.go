@@ -37,7 +37,7 @@ type failureScenario struct {
 
 type failureRow struct {
 	ID            int64
-	Body, Headers int // in Texts
+	Body, Headers int     // in Texts
 	QueueName     string  `json:"queue_name"`
 	CreatedAt     string  `json:"created_at"`
 	AvailableAt   string  `json:"available_at"`

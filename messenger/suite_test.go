@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"zabor/internal/servers"
 	"zabor/worker"
 	"zabor/zabortest"
 )
@@ -94,6 +96,30 @@ func TestSourceWithAFailedStream(t *testing.T) {
 			Disconnect: func(t *testing.T) { disconnect(t, tr.cfg) },
 			Mortal: func(t *testing.T, dial zabortest.Dial) worker.Source {
 				return mortal(t, tr, dial, func(client redis.UniversalClient) Failed { return &Stream{Client: client, Config: c} })
+			},
+			Retry: retryFirst,
+		}
+	})
+}
+
+// A death at any command of an answer to a stream whose other stream, and whose
+// delayed set, are in other slots of a cluster.
+func TestDeathAcrossSlots(t *testing.T) {
+	t.Parallel()
+	addr := servers.RedisCluster(t).Addr()
+	var n atomic.Int64
+	zabortest.Death(t, func(t *testing.T) zabortest.SourceUnderTest {
+		table, db := failedTable(t)
+		id := n.Add(1)
+		other := fmt.Sprint("other", id)
+		tr := open(t, fmt.Sprintf("redis://%s/messages%d?cluster=1&redeliver_timeout=1&claim_interval=50", addr, id), func(o *Options) { o.Failed = table })
+		return zabortest.SourceUnderTest{
+			Source: tr, TwoSlots: true, Other: other,
+			Push:      func(t *testing.T, orderID string) { tr.add(t, entry(phpBody(orderID))) },
+			Failed:    func(t *testing.T) int { return count(t, db) },
+			Forwarded: func(t *testing.T) []string { return values(t, tr.client, other) },
+			Mortal: func(t *testing.T, dial zabortest.Dial) worker.Source {
+				return mortal(t, tr, dial, func(redis.UniversalClient) Failed { return table })
 			},
 			Retry: retryFirst,
 		}

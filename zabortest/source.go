@@ -51,6 +51,9 @@ type SourceUnderTest struct {
 	Mortal func(t *testing.T, dial Dial) worker.Source
 	// OneScript: parking and retrying are one script each.
 	OneScript bool
+	// TwoSlots: on a cluster, the queue's keys and Other are in different slots.
+	// What goes from one to the other is in both for a moment.
+	TwoSlots bool
 	// Retry puts the only message of the failure transport back on the queue.
 	Retry func(ctx context.Context, s worker.Source) error
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"zabor"
 	"zabor/internal/servers"
 	"zabor/sandbox"
@@ -249,6 +251,110 @@ func TestKilledDecision(t *testing.T) {
 	for _, f := range frameworks {
 		s.paidOnce("back-decided-" + f.name)
 		s.paidOnce("back-carried-" + f.name)
+	}
+	s.empty()
+}
+
+// A decision about messages that lie in a stream of Redis': they go on, back, or
+// away, by one script, and each is told of before. One that a worker of PHP has taken
+// from there is left to it, and the command says so.
+func TestDecisionsWithAFailureStream(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, databases[0].open(t), options{noLookup: true, hold: time.Second, lanes: 16, timeout: 6 * time.Second, reserve: 15 * time.Second})
+	s.edit("delete_after_ack=true\"}\n", "delete_after_ack=true\"}\n    failed: {stream: failed}\n")
+	actions := []string{"settle", "decline", "release", "kept", "taken", "decided", "carried"}
+	var messages []message
+	var orders []string
+	for _, f := range frameworks[1:] {
+		for _, action := range actions {
+			order := action + "-" + f.name
+			orders = append(orders, order)
+			messages = append(messages, newMessage(s.o.redis, f.name, order))
+			if err := s.provider.Plan(sandbox.Fault{Kind: sandbox.Hang, Order: order}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	s.withHooks(false, orders...)
+	s.add("    then: default\n")
+	put(t, messages...)
+	s.worker("--drain").exit(exitBad)
+	if got := len(s.entries("failed")); got != len(messages) {
+		t.Fatalf("%d messages are parked, want %d", got, len(messages))
+	}
+	posts := s.provider.Stats().Posts
+	for _, f := range frameworks[1:] {
+		if _, said := s.decide(0, "settle", "settle-"+f.name, "pay_9"); !strings.Contains(said, "goes on to default, and is then deleted from messenger") {
+			t.Errorf("before it acted it said\n%s", said)
+		}
+		s.decide(0, "decline", "decline-"+f.name)
+		for order, want := range map[string]string{"settle-": "paid 1 pay_9 1999", "decline-": "seen 0 - 1999"} {
+			if got := s.told(order + f.name); got != want {
+				t.Errorf("%s%s: the shop says %q, want %q", order, f.name, got, want)
+			}
+		}
+		s.decide(0, "settle", "kept-"+f.name, "pay_8", "--keep")
+		// Killed between the row and the message, and right behind the script: typed
+		// again it is whole, and there is no second copy.
+		for _, at := range []zabor.Moment{decidedMoment, carriedMoment} {
+			args := []string{"fence", "settle", string(at) + "-" + f.name, "charge", "pay_7", "-c", s.file, "--by", "ops", "--reason", "seen", "--yes"}
+			p := start(t, append(args, "--stop-at", string(at))...)
+			p.stopped()
+			p.kill()
+			start(t, args...).exit(0)
+		}
+		if _, said := s.decide(0, "release", "release-"+f.name, "--i-have-checked-the-provider"); !strings.Contains(said, "goes back to the end of its queue") {
+			t.Errorf("before it acted it said\n%s", said)
+		}
+	}
+	if got := s.provider.Stats().Posts; got != posts {
+		t.Errorf("the decisions have called the provider %d times", got-posts)
+	}
+	if _, gone := s.goneOn(); len(gone) != 8 {
+		t.Fatalf("%d messages have gone on, want 8", len(gone))
+	} else if all := strings.Join(gone, " "); strings.Contains(all, "originalReceiverName") {
+		t.Errorf("a message goes on as one that has failed: %s", all)
+	}
+	if left := s.entries("failed"); len(left) != 4 { // kept and taken ones
+		t.Errorf("%d messages are left in the failure transport, want 4", len(left))
+	}
+	if got := len(s.entries("messages")); got != 2 {
+		t.Errorf("%d messages are on the queue again, want the released ones", got)
+	}
+
+	// messenger:consume failed has all that is left.
+	taken := &redis.XReadGroupArgs{Group: "symfony", Consumer: "php", Streams: []string{"failed", ">"}, Count: 10}
+	if err := s.redis.XReadGroup(t.Context(), taken).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range frameworks[1:] {
+		_, said := s.decide(exitBad, "settle", "taken-"+f.name, "pay_6")
+		for _, want := range []string{"taken-" + f.name + "/charge is settled now", "a worker that takes from the failure transport has it", "type the same command again"} {
+			if !strings.Contains(said, want) {
+				t.Errorf("it does not say %q:\n%s", want, said)
+			}
+		}
+	}
+	// It has died: its entries are idle for as long as the redeliver_timeout.
+	for _, p := range s.redis.XPendingExt(t.Context(), &redis.XPendingExtArgs{Stream: "failed", Group: "symfony", Start: "-", End: "+", Count: 10}).Val() {
+		if err := s.redis.Do(t.Context(), "XCLAIM", "failed", "symfony", "php", 0, p.ID, "IDLE", 15_000, "JUSTID").Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, f := range frameworks[1:] {
+		if _, said := s.decide(0, "settle", "taken-"+f.name, "pay_6"); !strings.Contains(said, "it is so already") {
+			t.Errorf("typed again it said\n%s", said)
+		}
+	}
+	if _, gone := s.goneOn(); len(gone) != 10 {
+		t.Errorf("%d messages have gone on, want 10", len(gone))
+	}
+	s.worker("--drain").exit(0)
+	for _, f := range frameworks[1:] {
+		s.paidOnce("release-" + f.name)
+	}
+	if got := s.provider.Stats().Posts; got != posts+2 {
+		t.Errorf("%d calls after the releases, want one each", got-posts)
 	}
 	s.empty()
 }

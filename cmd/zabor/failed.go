@@ -586,14 +586,19 @@ func (c *failedForget) Run(p *program) error {
 }
 
 // each does one thing to each message, says so, and stops at the first that
-// fails. One that is gone meanwhile was somebody else's.
+// fails. One that is gone meanwhile was somebody else's, and one that a worker has is
+// left to it.
 func (p *program) each(messages []found, do func(found) (string, error)) error {
-	done := 0
+	done, inHand := 0, 0
 	for _, m := range messages {
 		what, err := do(m)
 		switch {
 		case errors.Is(err, errNoEntry):
 			fmt.Fprintf(p.stdout, "gone meanwhile: %s of queue %s\n", printable(m.id), m.in.queue)
+			continue
+		case errors.Is(err, messenger.ErrInHand):
+			inHand++
+			fmt.Fprintf(p.stdout, "not done: %s of queue %s: %v\n", printable(m.id), m.in.queue, err)
 			continue
 		case err == nil:
 			done++
@@ -610,5 +615,8 @@ func (p *program) each(messages []found, do func(found) (string, error)) error {
 		return unreachable(err, fmt.Sprintf("it is where it was, unless the answer alone was lost; \"zabor failed list --queue %s\" shows it", m.in.queue))
 	}
 	fmt.Fprintf(p.stdout, "%d of %d done\n", done, len(messages))
+	if inHand > 0 {
+		return bad(fmt.Errorf("%d messages are in the hands of workers that take from the failure transport, and were left there", inHand), "stop those workers (messenger:consume failed), or wait until they are done; then type the same command again")
+	}
 	return nil
 }
