@@ -44,8 +44,8 @@ func texted(findings []Finding) string {
 	return b.String()
 }
 
-// Of the eight policies only noeviction passes; with a cache on the same server
-// the finding names both.
+// Of the eight policies only noeviction passes (sidekiq/sidekiq#2883, rq/rq#1280);
+// with a cache on the same server the finding names both (fleetyards/fleetyards#4335).
 func TestEviction(t *testing.T) {
 	t.Parallel()
 	ctx := limited(t)

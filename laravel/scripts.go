@@ -4,7 +4,9 @@ import "github.com/redis/go-redis/v9"
 
 // The scripts change no key's name and no format of Laravel's, and PHP workers
 // may take turns with them. Each looks first and writes last, so that an error
-// inside one leaves every job where it was. All times are of Redis's own clock,
+// inside one leaves every job where it was: Redis does not undo what a script has
+// written, so the lengths of keys are asked for before the first write where one of
+// another type would stop it half-way. All times are of Redis's own clock,
 // in whole seconds as Laravel's are: starts are rounded down, ends up.
 //
 // A lease of zabor's ends half a second before its second. Nobody who compares
@@ -56,10 +58,10 @@ end
 
 -- raise returns the text with the number at a place raised by one, or nil if
 -- that is not the number that a reader of the JSON finds in attempts.
-local function raise(text, at)
+local function raise(text, at, attempts)
   local token = at and (text:match('^-?%d[%d.eE+-]*', at) or text:match('^"(%d+)"', at))
   local n = tonumber(token or nil)
-  if not n then return nil end
+  if not n or n ~= tonumber(attempts) or n + 1 == n then return nil end
   local first = text:byte(at) == 34 and at + 1 or at
   local raised = text:sub(1, first - 1) .. string.format('%.14g', n + 1) .. text:sub(first + #token)
   local ok, job = pcall(cjson.decode, raised)
@@ -74,11 +76,12 @@ local function count(text)
   if type(job) ~= 'table' then return nil, 'not a JSON object' end
   local kind = type(job.attempts)
   if kind ~= 'number' and kind ~= 'string' then return nil, 'without a number of attempts' end
-  local raised = raise(text, only(text)) or raise(text, last(text))
+  local raised = raise(text, only(text), job.attempts) or raise(text, last(text), job.attempts)
   if not raised then return nil, 'with attempts that cannot be counted' end
   return raised
 end
 
+for i, ask in ipairs({'LLEN', 'ZCARD', 'ZCARD', 'LLEN', 'LLEN'}) do redis.call(ask, KEYS[i]) end
 local now = redis.call('TIME')
 local moved = {}
 for _, from in ipairs({KEYS[2], KEYS[3]}) do
@@ -113,6 +116,7 @@ return {'job', payload, member, unpack(moved)}
 -- KEYS[1] :delayed  KEYS[2] :reserved
 -- ARGV[1] member of :reserved  ARGV[2] payload  ARGV[3] delay in seconds, may have a fraction
 -- Returns 1, or 0 if the job was not reserved any more: nothing was done then.
+redis.call('ZCARD', KEYS[1])
 if redis.call('ZREM', KEYS[2], ARGV[1]) == 0 then return 0 end
 local now = redis.call('TIME')
 redis.call('ZADD', KEYS[1], math.ceil(now[1] + now[2] / 1000000 + ARGV[3]), ARGV[2])
@@ -124,6 +128,8 @@ return 1
 -- KEYS[1] list  KEYS[2] :reserved  KEYS[3] :notify
 -- ARGV[1] member of :reserved  ARGV[2] payload
 -- Returns 1, or 0 if the job was not reserved any more: nothing was done then.
+redis.call('LLEN', KEYS[1])
+redis.call('LLEN', KEYS[3])
 if redis.call('ZREM', KEYS[2], ARGV[1]) == 0 then return 0 end
 redis.call('LPUSH', KEYS[1], ARGV[2])
 redis.call('RPUSH', KEYS[3], '1')
@@ -137,6 +143,7 @@ return 1
 -- ARGV[1] payload  ARGV[2] delay in seconds, may have a fraction; nothing or 0: none
 -- Returns 1, or 0 if it was there already.
 local delay = tonumber(ARGV[2] or 0)
+redis.call('LLEN', KEYS[2])
 if redis.call('ZSCORE', KEYS[3], ARGV[1]) then return 0 end
 if delay > 0 then
   local now = redis.call('TIME')
@@ -157,6 +164,7 @@ return 1
 -- ARGV[1] member of :reserved  ARGV[2] payload
 -- ARGV[3] delay in seconds, may have a fraction; 0: none
 -- Returns 1, or 0 if the job was not reserved any more: nothing was done then.
+for i, ask in ipairs({'ZCARD', 'LLEN', 'LLEN', 'ZCARD'}) do redis.call(ask, KEYS[i]) end
 if redis.call('ZREM', KEYS[1], ARGV[1]) == 0 then return 0 end
 local delay = tonumber(ARGV[3])
 if delay > 0 then

@@ -293,9 +293,95 @@ func TestReserveTouchesOnlyAttempts(t *testing.T) {
 	}
 }
 
+// A key of another type, which somebody else has put where a queue's key belongs,
+// stops a script before it has written anything: Redis does not undo a half of one.
+func TestKeysOfAnotherType(t *testing.T) {
+	t.Parallel()
+	type job = *worker.Message
+	reserved := map[string]func(q queue, m job) error{
+		"later":    func(q queue, m job) error { return q.Later(t.Context(), m, time.Hour) },
+		"put back": func(q queue, m job) error { return q.PutBack(t.Context(), m) },
+		"renew":    func(q queue, m job) error { return q.Renew(t.Context(), m) },
+		"forward":  func(q queue, m job) error { return q.Forward(t.Context(), m, "other") },
+		"then": func(q queue, m job) error {
+			m.Then = "other"
+			return q.Ack(t.Context(), m)
+		},
+	}
+	copies := func(q queue) (n int) {
+		for _, k := range []keys{q.k, names(q.c.Prefix, "other", false)} {
+			for _, set := range []string{k.delayed, k.reserved} {
+				n += len(q.set(t, set))
+			}
+			n += len(q.list(t, k.ready)) + len(q.list(t, k.dead))
+		}
+		return n
+	}
+	spoil := func(q queue, key string) (mend func()) {
+		if err := q.app.HSet(t.Context(), key, "x", "y").Err(); err != nil {
+			t.Fatal(err)
+		}
+		return func() {
+			if err := q.app.Del(t.Context(), key).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	other := names("laravel_database_", "other", false)
+	k := names("laravel_database_", "default", false)
+	for _, key := range []string{k.ready, k.delayed, k.notify, k.dead, other.ready, other.delayed, other.notify} {
+		for name, do := range reserved {
+			q := newQueue(t, nil)
+			q.push(t, payloadOf("1"))
+			m := q.receive(t)
+			mend := spoil(q, key)
+			err := do(q, m)
+			mend()
+			if n := copies(q); n != 1 || errors.Is(err, worker.ErrLost) {
+				t.Errorf("%s while %s is a hash: %v, and %d copies are there, want 1", name, key, err, n)
+			}
+			if err != nil {
+				if err := do(q, m); err != nil || copies(q) != 1 {
+					t.Errorf("%s once %s is mended: %v, and %d copies", name, key, err, copies(q))
+				}
+			}
+		}
+	}
+	for _, key := range []string{k.ready, k.delayed, k.reserved, k.notify, k.dead} {
+		q := newQueue(t, nil)
+		in := map[string]bool{k.ready: true, k.delayed: true, k.reserved: true}
+		delete(in, key)
+		for name := range in {
+			var err error
+			if name == k.ready {
+				err = q.app.RPush(t.Context(), name, payloadOf(name), "poison").Err()
+			} else {
+				err = q.app.ZAdd(t.Context(), name, redis.Z{Score: 1, Member: payloadOf(name)}).Err()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		want := copies(q)
+		mend := spoil(q, key)
+		if m, err := q.take(t.Context()); err == nil {
+			t.Errorf("take while %s is a hash: %+v, want an error", key, m)
+		}
+		mend()
+		if n := copies(q); n != want {
+			t.Errorf("take while %s is a hash left %d jobs of %d", key, n, want)
+		}
+	}
+}
+
 func TestPoisonIsKept(t *testing.T) {
 	for _, tt := range []struct{ name, payload, want string }{
 		{"not JSON", "hello", "not JSON"},
+		{"escaped key, and one less inside", `{"\u0061ttempts":3,"job":"X","data":{"attempts":2}}`, "cannot be counted"},
+		{"the other half", `{"job":"X","attempts":0,"data":{"order":"\udc00x"}}`, "not JSON"},
+		{"byte order mark", "\ufeff" + `{"job":"X","attempts":0}`, "not JSON"},
+		{"a million digits", `{"job":"X","attempts":` + strings.Repeat("9", 1_000_000) + `}`, "cannot be counted"},
+		{"a number too large for a float", `{"job":"X","attempts":1e999}`, "cannot be counted"},
 		{"empty", "", "not JSON"},
 		{"number", "7", "not a JSON object"},
 		{"string", `""`, "not a JSON object"},
@@ -479,6 +565,35 @@ func TestMigrationHasALimit(t *testing.T) {
 	if d, _ := q.Depth(ctx); d != (worker.Depth{Reserved: 1000}) {
 		t.Errorf("depth %+v", d)
 	}
+}
+
+// Ten thousand jobs are due at once (laravel/framework#43310).
+func TestManyDueAtOnce(t *testing.T) {
+	t.Parallel()
+	server := servers.OwnRedis(t)
+	address := servers.RedisDB{Addr: server.Addr()}
+	admin := client(t, address, "admin")
+	var sources []worker.Source
+	for range 4 {
+		s, err := NewSource(client(t, address, "zabor"), Config{Queue: "payments", Connection: "redis", RetryAfter: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sources = append(sources, s)
+	}
+	k := sources[0].(*Source).k
+	did := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	zabortest.ManyDue(t, admin, sources,
+		func(orderID string) {
+			did(admin.ZAdd(t.Context(), k.delayed, redis.Z{Score: 1, Member: payloadOf(orderID)}).Err())
+		},
+		func(orderID string) { did(admin.RPush(t.Context(), k.ready, payloadOf(orderID)).Err()) },
+		func() int64 { return admin.ZCard(t.Context(), k.delayed).Val() })
 }
 
 // Two byte-equal payloads are one member once reserved: the second stays or is

@@ -46,7 +46,7 @@ func (s *Source) Depth(ctx context.Context) (worker.Depth, error) {
 		}
 	}
 	if entries := newest.Val(); len(entries) > 0 && after(entries[0].ID, last) {
-		n, err := s.countAfter(ctx, last, lag)
+		n, err := s.countAfter(ctx, last, lag, d.Reserved)
 		if d.Ready = max(n, 1); err != nil {
 			return d, err
 		}
@@ -97,21 +97,24 @@ func (s *Source) countIdle(ctx context.Context) (int64, error) {
 
 // countAfter counts the entries that the group has not read. A short stream is
 // counted exactly, since an empty one must be seen as empty: the group's lag is
-// unknown or wrong where entries were deleted. For a long one it must do.
-func (s *Source) countAfter(ctx context.Context, id string, lag int64) (int64, error) {
-	var n int64
-	for {
-		entries, err := s.client.XRangeN(ctx, s.cfg.Stream, "("+id, "+", 1000).Result()
-		if err != nil {
-			return n, fmt.Errorf("transport %s: %w", s.name, err)
-		}
-		n += int64(len(entries))
-		switch {
-		case len(entries) < 1000:
-			return n, nil
-		case lag >= n:
-			return lag, nil
-		}
-		id = entries[len(entries)-1].ID
+// unknown or wrong where entries were deleted. Of a long one no more entries are
+// read, which may be large: the lag must do, or else all that is in the stream but
+// the pending, which is right where what is acked is deleted.
+func (s *Source) countAfter(ctx context.Context, id string, lag, pending int64) (int64, error) {
+	const short = 16
+	entries, err := s.client.XRangeN(ctx, s.cfg.Stream, "("+id, "+", short).Result()
+	if err != nil {
+		return 0, fmt.Errorf("transport %s: %w", s.name, err)
 	}
+	switch n := int64(len(entries)); {
+	case n < short:
+		return n, nil
+	case lag >= short:
+		return lag, nil
+	}
+	all, err := s.client.XLen(ctx, s.cfg.Stream).Result()
+	if err != nil {
+		return short, fmt.Errorf("transport %s: %w", s.name, err)
+	}
+	return max(all-pending, short), nil
 }

@@ -17,6 +17,7 @@ import (
 
 	"zabor/internal/servers"
 	"zabor/worker"
+	"zabor/zabortest"
 )
 
 // body is the body of a message that was received.
@@ -123,7 +124,7 @@ func (tr *transport) calls(t testing.TB, command string) int {
 }
 
 // 200 messages of a dead consumer are claimed by few commands and delivered once
-// each; one young entry in front hides none of them. PHP claims one a minute.
+// each (symfony/symfony#49023); one young entry in front hides none of them. PHP claims one a minute.
 func TestClaimAbandoned(t *testing.T) {
 	server := servers.OwnRedis(t)
 	tr := open(t, "redis://"+server.Addr()+"/messages?redeliver_timeout=60")
@@ -213,6 +214,8 @@ func TestOwnLeftovers(t *testing.T) {
 	}
 }
 
+// No two live processes have one consumer name (symfony/symfony#35358), and a
+// restart has the old one.
 func TestSlots(t *testing.T) {
 	address := dsn(t, "")
 	var names []string
@@ -756,4 +759,23 @@ func TestForwardKeepsTheFields(t *testing.T) {
 	if len(entries) != 1 || !reflect.DeepEqual(entries[0].Values, fields) {
 		t.Errorf("the other stream holds %v, want %v", entries, fields)
 	}
+}
+
+// Ten thousand messages are due at once.
+func TestManyDueAtOnce(t *testing.T) {
+	t.Parallel()
+	server := servers.OwnRedis(t)
+	address := "redis://" + server.Addr() + "/messages?delete_after_ack=1"
+	admin := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	t.Cleanup(func() { admin.Close() })
+	var all []*transport
+	var sources []worker.Source
+	for range 4 {
+		all = append(all, open(t, address))
+		sources = append(sources, all[len(all)-1])
+	}
+	zabortest.ManyDue(t, admin, sources,
+		func(orderID string) { all[0].delayed(t, "1700000000000", member(orderID)) },
+		func(orderID string) { all[0].add(t, entry(phpBody(orderID))) },
+		func() int64 { return admin.ZCard(t.Context(), all[0].queue()).Val() })
 }

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -145,7 +147,7 @@ func (s *shop) stepOfTimeout(d time.Duration) *step.Step {
 }
 
 // symfony gives s another queue, a transport of Symfony's that keeps a message for
-// one second.
+// one second and whose failure transport is a stream.
 func (s *shop) symfony() (*messenger.Source, *redis.Client) {
 	s.t.Helper()
 	o := s.redis.Options()
@@ -155,7 +157,9 @@ func (s *shop) symfony() (*messenger.Source, *redis.Client) {
 	}
 	client := redis.NewUniversalClient(c.Options())
 	s.t.Cleanup(func() { client.Close() })
-	source, err := messenger.NewSource(client, messenger.Options{Name: "async", Config: c, Host: "web1"})
+	failed := c
+	failed.Stream = "failed"
+	source, err := messenger.NewSource(client, messenger.Options{Name: "async", Config: c, Host: "web1", Failed: &messenger.Stream{Client: client, Config: failed}})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -514,7 +518,9 @@ func hundredCopies(t *testing.T, s *shop) {
 	}
 }
 
-// A long reference is saved whole.
+// A long reference is saved whole. One that the database refuses to save after the
+// charge is kept on disk, and told of; the row is in doubt meanwhile, nobody calls
+// again, and the reference is saved when the database takes it.
 func longReference(t *testing.T, s *shop) {
 	long := strings.Repeat("r", 299) + "x"
 	s.answer = func(context.Context, zabor.Row) zabor.Outcome {
@@ -523,6 +529,38 @@ func longReference(t *testing.T, s *shop) {
 	s.charge("1")
 	s.drained()
 	if row := s.row("1"); row.State != zabor.Settled || row.Reference != long {
+		t.Errorf("row %s, reference of %d bytes", row.State, len(row.Reference))
+	}
+
+	dir := t.TempDir()
+	journal, err := zabor.OpenJournal(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Fence.Journal, s.Fence.SaveTimeout = journal, 500*time.Millisecond
+	s.Steps = []*step.Step{s.stepOfTimeout(2 * time.Second)}
+	s.exec("CREATE TRIGGER refuse BEFORE UPDATE ON zabor_fences WHEN length(NEW.reference) > 0 BEGIN SELECT RAISE(ABORT, 'Data too long'); END")
+	s.charge("2")
+	stop := s.run()
+	s.eventually("the row is in doubt", func() bool { return s.row("2").State == zabor.Doubt })
+	files, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("in the journal: %q, %v", files, err)
+	}
+	if kept, err := os.ReadFile(files[0]); err != nil || !strings.Contains(string(kept), long) {
+		t.Errorf("the journal has %s, %v", kept, err)
+	}
+	if s.depth().Empty() {
+		t.Error("the message was acked")
+	}
+	s.exec("DROP TRIGGER refuse")
+	if n, err := s.Fence.ReplayJournal(t.Context()); n != 1 || err != nil {
+		t.Errorf("%d saved, %v", n, err)
+	}
+	s.eventually("the queue is empty", func() bool { return s.depth().Empty() })
+	stop()
+	s.wantCalls(2)
+	if row := s.row("2"); row.State != zabor.Settled || row.Reference != long {
 		t.Errorf("row %s, reference of %d bytes", row.State, len(row.Reference))
 	}
 }
@@ -596,7 +634,7 @@ func TestPublicReportsOfOrderIDs(t *testing.T) {
 // Two merchants with the same order number at one provider account.
 func TestPublicReportsOfScopes(t *testing.T) {
 	t.Parallel()
-	t.Run("godaddy-wordpress/wc-plugin-framework#492", func(t *testing.T) {
+	t.Run("godaddy-wordpress/wc-plugin-framework#492 and laravel/laravel#4982", func(t *testing.T) {
 		t.Parallel()
 		s := newShop(t)
 		s.Steps = []*step.Step{s.step(step.Spec{Name: "charge", Classes: []string{"Charge"}, Amount: "cents", Scope: "merchant"})}

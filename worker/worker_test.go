@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"path/filepath"
 	"slices"
@@ -85,7 +84,7 @@ func newShop(t testing.TB) *shop {
 			return s.store.SaveUnreadable(ctx, sqlstore.Unreadable{Queue: queue, Bytes: raw, Reason: reason})
 		},
 		Backoff: []time.Duration{10 * time.Millisecond},
-		Log:     slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Log:     slog.New(slog.NewTextHandler(t.Output(), nil)),
 		At:      s.passed,
 	}
 	s.queue = s.addQueue("payments")
@@ -696,7 +695,7 @@ func TestIdleQueuesAreQuiet(t *testing.T) {
 	s.eventually("its message is taken", func() bool { return s.calls.Load() == 1 })
 }
 
-// Bytes that are no message are kept first and acked then.
+// Bytes that are no message are kept first and acked then (symfony/symfony#44117).
 func TestUnreadableIsKeptThenAcked(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

@@ -70,8 +70,8 @@ func (s *shop) killed(queue string, m moment) {
 	}
 }
 
-// A worker that is killed anywhere leaves an order that is charged exactly once
-// in the end. The provider here takes no notice of idempotency keys.
+// A worker that is killed anywhere, right after it has taken the message too
+// (RichardKnop/machinery#586), leaves an order that is charged exactly once in the end. The provider here takes no notice of idempotency keys.
 func TestKilledWorkerChargesOnce(t *testing.T) {
 	t.Parallel()
 	eachCell(t, options{}, moments, func(t *testing.T, s *shop, queue string, m moment) {

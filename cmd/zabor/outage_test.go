@@ -105,8 +105,8 @@ func TestDatabaseDownBetweenAnswerAndSave(t *testing.T) {
 	s.allChargedOnce([]string{target})
 }
 
-// Redis is killed while orders are charged, and comes back: what was charged is
-// acked then, and not charged again.
+// Redis is killed while orders are charged, and comes back (sidekiq/sidekiq#2999):
+// what was charged is acked then, and not charged again.
 func TestRedisDown(t *testing.T) {
 	t.Parallel()
 	server := servers.OwnRedis(t)

@@ -103,7 +103,7 @@ func TestStartUpRefuses(t *testing.T) {
 		{"a server that tells nothing, evicting or not", "", blind, "", exitGood, "cannot tell whether Redis evicts"},
 		{"an evicting server that was accepted", "", evicting, "--accept-eviction", exitGood, "which was accepted"},
 		{"a PHP consumer", "", consumer("consumer"), "", exitUsage, `queue async: consumer "consumer" of group symfony asked for messages`},
-		{"an evicting server, B031", "", volatile, "", exitGood, "keys that have a time to live"},
+		{"an evicting server, rq/rq#1280", "", volatile, "", exitGood, "keys that have a time to live"},
 		{"a supervisor of Horizon's", "", supervised, "", exitUsage, "Horizon's supervisor web1:supervisor-1 has processes for redis:payments, and is not zabor's"},
 		{"a supervisor on a shared queue", "shared", supervised, "", exitGood, "the queue is shared"},
 		{"a PHP consumer on a shared queue", "shared", consumer("consumer"), "", exitGood, "the queue is shared"},
@@ -112,7 +112,7 @@ func TestStartUpRefuses(t *testing.T) {
 		{"another prefix", "", key("laravel-database-queues:payments:notify"), "", exitGood, `did you mean prefix: "laravel-database-"`},
 		{"another queue", "", key("laravel-database-queues:payments-eu"), "", exitGood, "started"},
 		{"another stream", "", stream("shop_messages"), "", exitGood, "there is shop_messages: did you mean that one?"},
-		{"a cache in the same database, B035", "keep_apart: [{prefix: 'shop_', db: DB}]\n", nil, "", exitGood, "no prefix protects messages from FLUSHDB"},
+		{"a cache in the same database, laravel/horizon#1059", "keep_apart: [{prefix: 'shop_', db: DB}]\n", nil, "", exitGood, "no prefix protects messages from FLUSHDB"},
 		{"another zabor", "", consumer("zabor:web2:0"), "", exitGood, "started"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -238,11 +238,11 @@ func TestTheStartTellsLiveFromTest(t *testing.T) {
 }
 
 // After a FLUSHDB, which cache:clear is, a charge whose worker died is found by the
-// table alone (B033); and a Redis that is restored from before the ack hands a
-// message out again, which is acked from its row (B081).
+// table alone; and a Redis that is restored from before the ack hands a message out
+// again, which is acked from its row.
 func TestRedisForgets(t *testing.T) {
 	t.Parallel()
-	t.Run("B033", func(t *testing.T) {
+	t.Run("laravel/horizon#72", func(t *testing.T) {
 		t.Parallel()
 		s := newShop(t, databases[0].open(t), options{})
 		var w *process
@@ -257,7 +257,7 @@ func TestRedisForgets(t *testing.T) {
 		s.command(exitGood, "worker", "--drain")
 		s.chargedOnce("1")
 	})
-	t.Run("B081", func(t *testing.T) {
+	t.Run("redis/redis#6062", func(t *testing.T) {
 		t.Parallel()
 		s := newShop(t, databases[0].open(t), options{})
 		s.redis.RPush(t.Context(), "laravel_database_queues:payments", job(t, 1, 0))

@@ -10,7 +10,8 @@ import (
 )
 
 // A worker that slept through its lease before the send finds out and does not
-// send, whether it wakes up alone or after another has taken over.
+// send (laravel/framework#19978), whether it wakes up alone or after another has
+// taken over.
 func TestStoppedBeforeTheSendDoesNotSend(t *testing.T) {
 	t.Parallel()
 	for _, d := range databases {

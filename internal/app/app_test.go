@@ -155,7 +155,7 @@ func TestCachedConfiguration(t *testing.T) {
 	}
 }
 
-// The environment wins over .env, and the value says so.
+// The environment wins over .env, and the value says so (celery/celery#5306).
 func TestEnvironmentWins(t *testing.T) {
 	t.Parallel()
 	files := map[string]string{
