@@ -1,11 +1,3 @@
-// Package zabor is a fence around side effects such as card charges: each
-// happens at most once per (order, step), although the queue that asks for it
-// delivers at least once.
-//
-// The fence is a row with a unique key, committed before the call. A second
-// delivery finds the row and does not call. Where the outcome of a call is not
-// known, the row is in doubt until a look-up at the provider or a person has
-// decided; it is never called again on a guess.
 package zabor
 
 import (

@@ -166,13 +166,15 @@ func TestTheSecondDeliveryDoesNotCall(t *testing.T) {
 func TestOfManyAtOnceOneCalls(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *sqlstore.Store) {
 		w := newWorld(t, s)
+		e := effect("1001")
+		e.Timeout = time.Minute
 		const n = 32
 		var wg sync.WaitGroup
 		var calls, busy, acked atomic.Int32
 		inCall := make(chan struct{})
 		for range n {
 			wg.Go(func() {
-				_, err := w.fence.Do(t.Context(), effect("1001"), func(context.Context, zabor.Row) zabor.Outcome {
+				_, err := w.fence.Do(t.Context(), e, func(context.Context, zabor.Row) zabor.Outcome {
 					calls.Add(1)
 					<-inCall
 					return done

@@ -32,7 +32,7 @@ func TestReplay(t *testing.T) {
 			w.deleteAll()
 			r := w.resolver()
 			e := effect(name)
-			e.Timeout, e.AbsentAfter, e.ReplayFor = time.Millisecond, 0, time.Hour
+			e.Timeout, e.AbsentAfter, e.ReplayFor = 20*time.Second, 0, time.Hour
 			w.fence.Do(t.Context(), e, w.answers(zabor.Outcome{}))
 			first := w.row(e.Key)
 			var sent []zabor.Row

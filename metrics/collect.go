@@ -46,7 +46,7 @@ var (
 )
 
 // Watch adds what is read at each scrape.
-func (m *Metrics) Watch(s State) { m.Registry.MustRegister(&watched{s}) }
+func (m *Metrics) Watch(s State) { m.registerer.MustRegister(&watched{s}) }
 
 type watched struct{ State }
 

@@ -20,7 +20,9 @@ import (
 // configuration and words of zabor's own, so that there are few of them whatever
 // messages say. It may be used concurrently.
 type Metrics struct {
-	Registry *prometheus.Registry // what a program may register its own with
+	Registry *prometheus.Registry // that of [New], which a program may register its own with; nil: the metrics are in the caller's
+
+	registerer prometheus.Registerer
 
 	calls     *prometheus.CounterVec
 	durations *prometheus.HistogramVec
@@ -38,6 +40,19 @@ type Metrics struct {
 // the configuration that it was started with.
 func New(version, hash string) *Metrics {
 	r := prometheus.NewRegistry()
+	m := Register(r)
+	m.Registry = r
+	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "zabor_config_info", Help: "1; the configuration and version that this process was started with."}, []string{"hash", "version"})
+	info.WithLabelValues(hash, version).Set(1)
+	r.MustRegister(info)
+	registerRuntime(r)
+	return m
+}
+
+// Register makes the fence's metrics and registers them with r, for a program
+// that has a registry of its own. It panics where r has metrics of these names
+// already, as Registerer.MustRegister does.
+func Register(r prometheus.Registerer) *Metrics {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 		r.MustRegister(v)
@@ -48,8 +63,9 @@ func New(version, hash string) *Metrics {
 		r.MustRegister(v)
 		return v
 	}
-	m := &Metrics{
-		Registry:  r,
+	return &Metrics{
+		registerer: r,
+
 		calls:     counter("zabor_provider_calls_total", "Calls that can move money, by what they proved.", "provider", "verdict"),
 		durations: histogram("zabor_provider_call_duration_seconds", "How long such calls took.", []float64{.05, .1, .25, .5, 1, 2.5, 5, 10, 20, 40, 80}, "provider"),
 		lookups:   counter("zabor_provider_lookups_total", "Look-ups of doubtful and pending rows, by what they found; error: nothing could be said.", "provider", "found"),
@@ -61,11 +77,6 @@ func New(version, hash string) *Metrics {
 		storeErr:  counter("zabor_store_errors_total", "Writes and reads of the fence that failed; a row that another was faster to write is none.", "operation"),
 		alerts:    counter("zabor_alerts_total", "Alerts that were raised.", "code", "severity"),
 	}
-	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "zabor_config_info", Help: "1; the configuration and version that this process was started with."}, []string{"hash", "version"})
-	info.WithLabelValues(hash, version).Set(1)
-	r.MustRegister(info)
-	registerRuntime(r)
-	return m
 }
 
 // Called counts a call of [zabor.Fence], which is given it as its field Called.
