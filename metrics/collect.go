@@ -34,12 +34,16 @@ type Rows struct {
 type Queue struct {
 	Name  string
 	Depth func(ctx context.Context) (ready, reserved, delayed int64, err error)
+	// Oldest is since when the first ready message waits; zero: none does, or the
+	// queue does not say. It is asked only where there is a ready one.
+	Oldest func(ctx context.Context) (time.Time, error)
 }
 
 var (
 	rowsDesc   = prometheus.NewDesc("zabor_rows", "Rows that are not closed, by state. Every state that is missing has none.", []string{"state"}, nil)
 	oldestDesc = prometheus.NewDesc("zabor_rows_oldest_seconds", "How long the oldest row is in its state.", []string{"state"}, nil)
 	depthDesc  = prometheus.NewDesc("zabor_queue_messages", "Messages on a queue: ready, reserved, delayed.", []string{"queue", "place"}, nil)
+	waitDesc   = prometheus.NewDesc("zabor_queue_oldest_seconds", "How long the first ready message has waited since it was put on the queue; 0: none waits. Missing where messages do not say when they were put there.", []string{"queue"}, nil)
 	pausedDesc = prometheus.NewDesc("zabor_provider_paused_seconds", "How long nothing will be sent to a provider; 0: it is called.", []string{"provider"}, nil)
 	lostDesc   = prometheus.NewDesc("zabor_alerts_lost_total", "Messages of alerts that no address has taken.", nil, nil)
 	failedDesc = prometheus.NewDesc("zabor_scrape_errors", "1 where the fence's database or a queue could not be read for this scrape.", []string{"what"}, nil)
@@ -51,7 +55,7 @@ func (m *Metrics) Watch(s State) { m.registerer.MustRegister(&watched{s}) }
 type watched struct{ State }
 
 func (w *watched) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{rowsDesc, oldestDesc, depthDesc, pausedDesc, lostDesc, failedDesc} {
+	for _, d := range []*prometheus.Desc{rowsDesc, oldestDesc, depthDesc, waitDesc, pausedDesc, lostDesc, failedDesc} {
 		out <- d
 	}
 }
@@ -88,6 +92,7 @@ func (w *watched) Collect(out chan<- prometheus.Metric) {
 			gauge(depthDesc, float64(ready), q.Name, "ready")
 			gauge(depthDesc, float64(reserved), q.Name, "reserved")
 			gauge(depthDesc, float64(delayed), q.Name, "delayed")
+			w.waited(ctx, q, ready, gauge)
 		}
 	}
 	if w.Paused != nil {
@@ -97,6 +102,20 @@ func (w *watched) Collect(out chan<- prometheus.Metric) {
 	}
 	if w.AlertsLost != nil {
 		out <- prometheus.MustNewConstMetric(lostDesc, prometheus.CounterValue, float64(w.AlertsLost()))
+	}
+}
+
+// waited gives how long the first ready message of q waits.
+func (w *watched) waited(ctx context.Context, q Queue, ready int64, gauge func(*prometheus.Desc, float64, ...string)) {
+	if ready == 0 {
+		gauge(waitDesc, 0, q.Name)
+		return
+	}
+	if q.Oldest == nil {
+		return
+	}
+	if since, err := q.Oldest(ctx); err == nil && !since.IsZero() {
+		gauge(waitDesc, max(0, time.Since(since).Seconds()), q.Name)
 	}
 }
 

@@ -31,6 +31,7 @@ type Metrics struct {
 	rows      *prometheus.CounterVec
 	captures  *prometheus.CounterVec
 	repeats   *prometheus.CounterVec
+	attempts  *prometheus.HistogramVec
 	store     *prometheus.HistogramVec
 	storeErr  *prometheus.CounterVec
 	alerts    *prometheus.CounterVec
@@ -73,6 +74,7 @@ func Register(r prometheus.Registerer) *Metrics {
 		rows:      counter("zabor_rows_entered_total", "Rows that entered a state.", "provider", "state"),
 		captures:  counter("zabor_captures_total", "Rows that were captured, the first time or again: each is followed by one call.", "provider"),
 		repeats:   counter("zabor_repeats_total", "Deliveries that met a row and were answered from it, by its state, without a call.", "provider", "state"),
+		attempts:  histogram("zabor_attempts", "Calls that may have done something, of each row that was settled, pending or declined.", []float64{1, 2, 3, 5, 10}, "provider"),
 		store:     histogram("zabor_store_duration_seconds", "How long the fence's writes and reads took.", prometheus.ExponentialBuckets(.0005, 2, 14), "operation"),
 		storeErr:  counter("zabor_store_errors_total", "Writes and reads of the fence that failed; a row that another was faster to write is none.", "operation"),
 		alerts:    counter("zabor_alerts_total", "Alerts that were raised.", "code", "severity"),
@@ -174,7 +176,10 @@ func (s *store) Load(ctx context.Context, k zabor.Key) (zabor.Row, error) {
 
 func (s *store) entered(row zabor.Row) {
 	s.m.rows.WithLabelValues(row.Provider, string(row.State)).Inc()
-	if row.State == zabor.Captured {
+	switch row.State {
+	case zabor.Settled, zabor.Pending, zabor.Declined:
+		s.m.attempts.WithLabelValues(row.Provider).Observe(float64(row.Attempts()))
+	case zabor.Captured:
 		s.m.captures.WithLabelValues(row.Provider).Inc()
 	}
 }

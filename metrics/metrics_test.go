@@ -110,7 +110,8 @@ func TestHandler(t *testing.T) {
 			return []Rows{{State: zabor.Held, N: 2, Oldest: time.Minute}}, away
 		},
 		Queues: []Queue{
-			{Name: "payments", Depth: func(context.Context) (int64, int64, int64, error) { return 3, 2, 1, away }},
+			{Name: "payments", Depth: func(context.Context) (int64, int64, int64, error) { return 3, 2, 1, away },
+				Oldest: func(context.Context) (time.Time, error) { return time.Now().Add(-90 * time.Second), away }},
 		},
 		Paused: func(string) time.Duration { return 30 * time.Second }, Providers: []string{"stripe"},
 	})
@@ -134,7 +135,7 @@ func TestHandler(t *testing.T) {
 		{"/livez", nil, 200, []string{"ok"}},
 		{"/readyz", nil, 200, []string{`"ready":true`}},
 		{"/metrics", nil, 200, []string{`zabor_rows{state="held"} 2`, `zabor_rows_oldest_seconds{state="held"} 60`, `zabor_queue_messages{place="delayed",queue="payments"} 1`,
-			`zabor_provider_paused_seconds{provider="stripe"} 30`, `zabor_config_info{hash="h",version="v"} 1`, `zabor_scrape_errors{what="fence"} 0`, "go_goroutines", "process_open_fds"}},
+			`zabor_queue_oldest_seconds{queue="payments"} 90.`, `zabor_provider_paused_seconds{provider="stripe"} 30`, `zabor_config_info{hash="h",version="v"} 1`, `zabor_scrape_errors{what="fence"} 0`, "go_goroutines", "process_open_fds"}},
 		{"/livez", errors.New("connection refused"), 200, []string{"ok"}},
 		{"/readyz", errors.New("connection refused"), 503, []string{`"ready":false`, `"fence":"connection refused"`}},
 		{"/metrics", errors.New("connection refused"), 200, []string{`zabor_scrape_errors{what="fence"} 1`, `zabor_scrape_errors{what="queue payments"} 1`}},

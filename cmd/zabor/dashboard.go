@@ -3,17 +3,13 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"net"
 	"os"
 	"os/user"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"zabor"
@@ -22,7 +18,6 @@ import (
 	"zabor/dashboard"
 	"zabor/dashboard/access"
 	"zabor/internal/config"
-	"zabor/laravel"
 	"zabor/provider"
 	"zabor/sqlstore"
 	"zabor/worker"
@@ -156,42 +151,9 @@ func depthOf(q queue) func(context.Context) (dashboard.Depth, error) {
 		if err != nil || d.Ready == 0 {
 			return depth, err
 		}
-		for seen, err := range q.Look(ctx) {
-			if err != nil {
-				return depth, nil // the counts are good
-			}
-			if seen.Place == worker.Ready {
-				depth.Oldest = sentAt(q, seen)
-				break
-			}
-		}
+		depth.Oldest, _ = oldestReady(ctx, q.Queue) // the counts are good without it
 		return depth, nil
 	}
-}
-
-// sentAt is when a message was put on its queue; zero: it does not say.
-func sentAt(q queue, seen worker.Seen) time.Time {
-	if _, isLaravel := q.Source.(*laravel.Source); !isLaravel {
-		digits, _, _ := strings.Cut(seen.ID, "-")
-		ms, err := strconv.ParseInt(digits, 10, 64)
-		if err != nil || ms < 1e12 {
-			return time.Time{}
-		}
-		return time.UnixMilli(ms)
-	}
-	var payload struct {
-		PushedAt  json.Number `json:"pushedAt"`
-		CreatedAt json.Number `json:"createdAt"`
-	}
-	if json.Unmarshal(seen.Raw, &payload) != nil {
-		return time.Time{}
-	}
-	seconds, err := cmp.Or(payload.PushedAt, payload.CreatedAt).Float64()
-	if err != nil || seconds < 1e9 || seconds > 1e11 {
-		return time.Time{}
-	}
-	whole, part := math.Modf(seconds)
-	return time.Unix(int64(whole), int64(part*1e9))
 }
 
 // desk is where one request decides: what it has read of the failure transports is
