@@ -23,6 +23,28 @@ type Auth struct {
 	Signature *Signature // nil: none
 }
 
+// proof is what requests are authenticated with: the profile's header and Auth, as
+// they are now.
+type proof struct {
+	header http.Header
+	auth   Auth
+}
+
+// credentials is what a request is authenticated with that is made now. Those that
+// could not be used take the place of none.
+func (p *Provider) credentials() proof {
+	if p.rotated != nil {
+		if fresh, ok := p.rotated(); ok {
+			header, err := compileHeader(fresh.Headers, p.key.Header)
+			if err == nil && fresh.Auth.validate() == nil {
+				p.proof.Store(&proof{header, fresh.Auth})
+				p.forgetToken()
+			}
+		}
+	}
+	return *p.proof.Load()
+}
+
 // Grant is an access token that is asked for with the account's credentials (RFC
 // 6749, section 4.4), kept until it expires, and sent as a bearer. The request
 // for it moves no money.
@@ -140,9 +162,10 @@ func (p *Provider) askToken(ctx context.Context) (text string, life time.Duratio
 	if err != nil {
 		return "", 0, err
 	}
-	maps.Copy(req.Header, p.header)
+	with := p.proof.Load() // whoever asks for it has looked already whether they are others
+	maps.Copy(req.Header, with.header)
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	req.SetBasicAuth(p.auth.Grant.Account, p.auth.Grant.Secret)
+	req.SetBasicAuth(with.auth.Grant.Account, with.auth.Grant.Secret)
 	resp, err := p.lookups.Do(req)
 	if err != nil {
 		return "", 0, err

@@ -380,3 +380,56 @@ func (s *shop) pending(kind sandbox.Kind, yes bool) {
 		t.Errorf("%+v, %v, want %s", found, err, want)
 	}
 }
+
+// A direct debit, or a bank transfer, that gets no verdict within the provider's own
+// horizon is held with its reference and an alert, and is never called again. Until
+// then it is left alone, however long the configuration waits elsewhere.
+func TestBuiltinPendingEnds(t *testing.T) {
+	t.Parallel()
+	for _, b := range builtinShops {
+		if b.name != "gocardless" && b.name != "mollie" {
+			continue
+		}
+		t.Run(b.name, func(t *testing.T) {
+			t.Parallel()
+			s := b.open(t, 0)
+			s.timeout = 30 * time.Second
+			builtin, _ := provider.BuiltinNamed(b.name)
+			horizon := builtin.Base.PendingFor
+			e := s.effect("1001")
+			e.PendingFor = max(time.Hour, horizon)
+			if row, err := s.fence.Do(t.Context(), e, s.faulty(sandbox.Fault{Kind: sandbox.Pending})); err != nil || row.State != zabor.Pending || horizon < 10*24*time.Hour {
+				t.Fatalf("%s, %v; the profile waits %s", row.State, err, horizon)
+			}
+			var told []zabor.Alert
+			s.restart()
+			s.fence.Alert = func(a zabor.Alert) { told = append(told, a) }
+			r := zabor.Resolver{Fence: s.fence, Lookup: s.provider.Lookup, Replay: s.provider.Call}
+			before := s.bank.Stats().Posts
+			for _, step := range []struct {
+				passes time.Duration
+				want   zabor.State
+			}{{horizon - time.Hour, zabor.Pending}, {2 * time.Hour, zabor.Held}} {
+				us := step.passes.Microseconds()
+				if _, err := s.store.DB().ExecContext(t.Context(), "UPDATE zabor_fences SET state_since = state_since - ?, send_until = send_until - ?, looked_at = 0", us, us); err != nil {
+					t.Fatal(err)
+				}
+				if err := r.Round(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if row := s.row("1001"); row.State != step.want || row.Reference == "" {
+					t.Errorf("%s later: %s %q (%s), want %s", step.passes, row.State, row.Reference, row.Reason, step.want)
+				}
+			}
+			if len(told) != 1 || told[0].Code != "held" {
+				t.Errorf("alerts %+v", told)
+			}
+			if _, err := s.fence.Do(t.Context(), e, s.provider.Call); !errors.Is(err, zabor.ErrHeld) {
+				t.Errorf("delivered again: %v", err)
+			}
+			if got := s.bank.Stats().Posts; got != before {
+				t.Errorf("%d requests were sent", got-before)
+			}
+		})
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"zabor"
@@ -31,6 +32,8 @@ type Provider struct {
 	lookups     *http.Client
 	forwards    *http.Client // what may have an effect: a connection for each
 	token       token        // of auth.Grant
+	proof       atomic.Pointer[proof]
+	rotated     func() (Profile, bool)
 
 	beforeWrite func() // tests: right before the first byte, after the clock was read; nil: nothing
 }
@@ -43,6 +46,10 @@ type Options struct {
 	// BaseURL takes the place of the profile's, for a pretend provider that
 	// speaks the profile. Empty: the profile's.
 	BaseURL string
+	// Rotated is asked before each request whether the credentials are others by
+	// now: it gives a profile once for each change, of which Headers and Auth are
+	// taken. It returns at once and may be called concurrently; nil: they stay.
+	Rotated func() (Profile, bool)
 }
 
 // New checks p and makes the provider that the configuration calls name. No
@@ -63,7 +70,9 @@ func New(name string, p Profile, o Options) (*Provider, error) {
 		keep:     o.Keep.orDefault(),
 		lookups:  newClient(d, p.Timeout),
 		forwards: newClient(d, p.Timeout),
+		rotated:  o.Rotated,
 	}
+	pr.proof.Store(&proof{c.header, c.auth})
 	pr.forwards.Transport.(*http.Transport).DisableKeepAlives = true
 	if p.Lookup != nil {
 		pr.absentAfter = p.Lookup.AbsentAfter
@@ -188,13 +197,14 @@ func (p *Provider) fit(r Request, row zabor.Row, key string) (Request, error) {
 
 // signed is r with its signature, where the provider wants one.
 func (p *Provider) signed(r Request) (_ Request, err error) {
-	if p.auth.Signature == nil {
+	signature := p.credentials().auth.Signature
+	if signature == nil {
 		return r, nil
 	}
 	if r.ContentType == "" {
 		r.ContentType = "application/json"
 	}
-	r.Body, err = p.auth.Signature.sign(r.Body)
+	r.Body, err = signature.sign(r.Body)
 	return r, err
 }
 

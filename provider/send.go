@@ -184,7 +184,7 @@ func (p *Provider) newRequest(ctx context.Context, r Request) (*http.Request, er
 	if r.ContentType != "" {
 		req.Header.Set("Content-Type", r.ContentType)
 	}
-	for name, values := range p.header {
+	for name, values := range p.credentials().header {
 		req.Header[name] = values
 	}
 	if p.auth.Grant != nil {

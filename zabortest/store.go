@@ -45,6 +45,7 @@ func Store(t *testing.T, open func(t *testing.T) zabor.Store) {
 		{"note", storeNote},
 		{"hooks", storeHooks},
 		{"cancelled", storeCancelled},
+		{"look", storeLook},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, open(t)) })
 	}
@@ -680,6 +681,67 @@ func storeCancelled(t *testing.T, s zabor.Store) {
 		t.Errorf("swap: error %v, want %v", err, context.Canceled)
 	}
 	wantRow(t, load(t, s, row.Key), row)
+}
+
+// Of many who look at the same rows each gets others, and nothing but LookedAt is
+// moved by it.
+func storeLook(t *testing.T, s zabor.Store) {
+	var rows []zabor.Row
+	for i := range zabor.MaxLooks {
+		row := newRow(fmt.Sprint(i))
+		mustInsert(t, s, row)
+		rows = append(rows, load(t, s, row.Key))
+	}
+	until := rows[0].ReadAt.Add(time.Minute)
+	var mu sync.Mutex
+	got := map[zabor.Key]int{}
+	race(func(int) {
+		mine, err := s.Look(t.Context(), rows, until)
+		if err != nil {
+			t.Error(err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		for _, row := range mine {
+			if got[row.Key]++; !row.LookedAt.Equal(until) {
+				t.Errorf("%s: looked at %s, want %s", row.Key, row.LookedAt, until)
+			}
+		}
+	})
+	for _, row := range rows {
+		if got[row.Key] != 1 {
+			t.Errorf("%s was given to %d of many", row.Key, got[row.Key])
+		}
+		there := load(t, s, row.Key)
+		if !there.LookedAt.Equal(until) {
+			t.Errorf("%s: looked at %s, want %s", row.Key, there.LookedAt, until)
+		}
+		there.LookedAt, there.ReadAt = row.LookedAt, row.ReadAt
+		if !reflect.DeepEqual(there, row) {
+			t.Errorf("a look moved the row:\n got %+v\nwant %+v", there, row)
+		}
+	}
+
+	// One that was written since is not given, and one that was looked at may be
+	// given back.
+	first, second := load(t, s, rows[0].Key), load(t, s, rows[1].Key)
+	swap(t, s, first, follow(first, zabor.Doubt))
+	mine, err := s.Look(t.Context(), []zabor.Row{first, second, newRow("not there")}, time.Time{})
+	if err != nil || len(mine) != 1 || mine[0].Key != second.Key {
+		t.Errorf("given: %+v, %v; want %s alone", mine, err, second.Key)
+	}
+	if there := load(t, s, second.Key); !there.LookedAt.IsZero() {
+		t.Errorf("given back: %s", there.LookedAt)
+	}
+	if there := load(t, s, first.Key); !there.LookedAt.Equal(until) {
+		t.Errorf("a write moved LookedAt to %s", there.LookedAt)
+	}
+	if mine, err := s.Look(t.Context(), nil, until); len(mine) != 0 || err != nil {
+		t.Errorf("of nothing: %+v, %v", mine, err)
+	}
+	if _, err := s.Look(t.Context(), append(rows, second), until); err == nil {
+		t.Error("more than MaxLooks were taken")
+	}
 }
 
 // What goes with a row is written with it or not at all.

@@ -188,12 +188,13 @@ func compiledSteps(databases *applications) ([]*step.Step, error) {
 // providers makes the clients of c's providers, by name.
 func (p *program) providers(c *config.Config) (map[string]*provider.Provider, error) {
 	made := map[string]*provider.Provider{}
+	secrets := c.Rotation(func(err error) { p.log.Error(err.Error()) })
 	for _, name := range slices.Sorted(maps.Keys(c.Providers)) {
 		profile, ok := c.Profile(name)
 		if !ok {
 			continue // named by Unbuilt, which stops the worker
 		}
-		one, err := provider.New(name, profile, provider.Options{Keep: kept(c)})
+		one, err := provider.New(name, profile, provider.Options{Keep: kept(c), Rotated: secrets.Credentials(name)})
 		if err != nil {
 			return nil, usage(fmt.Errorf("%s: providers.%s: %w", c.Path, name, err), "")
 		}

@@ -24,6 +24,11 @@ type Config struct {
 	built
 	all   []*setting          // that are in the file
 	index map[string]*setting // by path
+
+	// For [Rotation]: what it was read from.
+	content []byte
+	env     Env
+	files   secretFiles
 }
 
 // Find is the file to read: the one named by flag, else by $ZABOR_CONFIG, else
@@ -58,8 +63,9 @@ func Load(path string, env Env) (*Config, error) {
 
 // Parse is Load for a content that is at hand; path is for the findings.
 func Parse(path string, content []byte, env Env) (*Config, error) {
+	env.files = secretFiles{}
 	r := &reader{file: path, env: env, byPath: map[string]*setting{}}
-	c := &Config{Path: path}
+	c := &Config{Path: path, content: content, env: env, files: env.files}
 	if body := r.parse(content); body != nil {
 		r.read(body, nil, reflect.ValueOf(&c.File).Elem(), "")
 		c.all, c.index = r.settings, r.byPath

@@ -16,6 +16,8 @@ type Env struct {
 	// File holds the variables of a dotenv file, see [ReadEnvFile]. The
 	// environment wins.
 	File map[string]string
+
+	files secretFiles // nil: nobody asks which files were read
 }
 
 // errNotSet: a variable is set nowhere.
@@ -33,14 +35,14 @@ func (e Env) get(name string) (string, error) {
 	}
 	dotenv := func(name string) (string, bool) { v, ok := e.File[name]; return v, ok }
 
-	value, err := lookup(environment, name)
+	value, err := e.lookup(environment, name)
 	if !errors.Is(err, errNotSet) {
 		return value, err
 	}
-	return lookup(dotenv, name)
+	return e.lookup(dotenv, name)
 }
 
-func lookup(variable func(string) (string, bool), name string) (string, error) {
+func (e Env) lookup(variable func(string) (string, bool), name string) (string, error) {
 	value, isSet := variable(name)
 	var found []string
 	if isSet {
@@ -65,7 +67,7 @@ func lookup(variable func(string) (string, bool), name string) (string, error) {
 	case isSet:
 		return value, nil
 	}
-	content, err := os.ReadFile(file)
+	content, err := e.readSecret(file)
 	if err != nil {
 		var pathError *fs.PathError
 		if errors.As(err, &pathError) {

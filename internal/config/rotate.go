@@ -1,0 +1,152 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"sync"
+	"time"
+
+	"zabor/provider"
+)
+
+// SettleTime is how old a changed secret file must be before it is taken: who
+// writes into it in place may not be through.
+const SettleTime = 2 * time.Second
+
+// secretFiles are the files that ${NAME} were read from, as they were before.
+type secretFiles map[string]fs.FileInfo
+
+// Rotation is what becomes of a configuration's secrets whose files change while
+// the program runs. It may be used concurrently.
+type Rotation struct {
+	first   *Config
+	content []byte
+	env     Env
+	report  func(error)
+	now     func() time.Time
+
+	mu     sync.Mutex
+	taken  secretFiles // as they were when current was read
+	config *Config
+	turn   int         // rises when current is another
+	bad    secretFiles // as they were when they could not be taken
+}
+
+// Rotation follows the files that hold c's secrets. report is told, once for each
+// change, why one was not taken.
+func (c *Config) Rotation(report func(error)) *Rotation {
+	return &Rotation{first: c, config: c, taken: c.files, content: c.content, env: c.env, report: report, now: time.Now}
+}
+
+// Credentials is for [provider.Options]: it looks at the files each time it is
+// called, and gives the profile of the provider of that name, once, when they have
+// changed. Only headers and auth are other than at the start.
+func (r *Rotation) Credentials(name string) func() (provider.Profile, bool) {
+	if len(r.taken) == 0 {
+		return nil
+	}
+	var mu sync.Mutex
+	seen := 0
+	return func() (provider.Profile, bool) {
+		c, turn := r.current()
+		mu.Lock()
+		defer mu.Unlock()
+		if turn == seen {
+			return provider.Profile{}, false
+		}
+		seen = turn
+		return c.Profile(name)
+	}
+}
+
+// current is the configuration with the secrets as their files have them, or had
+// them before they became unusable.
+func (r *Rotation) current() (*Config, int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	there, settled := r.taken.again(r.now())
+	if there.same(r.taken) || !settled || there.same(r.bad) {
+		return r.config, r.turn
+	}
+	c, err := r.read()
+	if after, _ := r.taken.again(r.now()); !after.same(there) {
+		return r.config, r.turn // it changed meanwhile: the next use looks again
+	}
+	if err != nil {
+		r.bad = there
+		r.report(fmt.Errorf("a file with a secret has changed and is not taken; what was read before is used on: %w", err))
+		return r.config, r.turn
+	}
+	r.config, r.taken, r.bad = c, there, nil
+	r.turn++
+	return r.config, r.turn
+}
+
+// read reads the configuration once more, as it was at the start but for what the
+// files hold.
+func (r *Rotation) read() (*Config, error) {
+	c, err := Parse(r.first.Path, r.content, r.env)
+	if err != nil {
+		return nil, err
+	}
+	for name, was := range r.first.Providers {
+		is := c.Providers[name]
+		if is.Account != was.Account {
+			return nil, fmt.Errorf("providers.%s: the account is another one, and rows are of the account that they were captured with: restart zabor for it", name)
+		}
+		if builtin, ok := provider.BuiltinNamed(was.Profile); ok && builtin.IsTest(is.Account, string(is.Secret)) != builtin.IsTest(was.Account, string(was.Secret)) {
+			return nil, fmt.Errorf("providers.%s: one of the secrets is of the test system and the other is not: restart zabor if that is meant", name)
+		}
+	}
+	return c, nil
+}
+
+// again looks at the same files as they are now. settled: none that is another
+// one was written a moment ago.
+func (f secretFiles) again(now time.Time) (there secretFiles, settled bool) {
+	there, settled = secretFiles{}, true
+	for path, was := range f {
+		info, err := os.Stat(path) // through symbolic links: one that is put in another's place is a change
+		if err != nil {
+			there[path] = nil
+			continue
+		}
+		there[path] = info
+		if age := now.Sub(info.ModTime()); !sameFile(was, info) && age >= 0 && age < SettleTime {
+			settled = false
+		}
+	}
+	return there, settled
+}
+
+func (f secretFiles) same(o secretFiles) bool {
+	for path, info := range f {
+		was, ok := o[path]
+		if !ok || !sameFile(was, info) {
+			return false
+		}
+	}
+	return true
+}
+
+func sameFile(a, b fs.FileInfo) bool {
+	if a == nil || b == nil {
+		return a == nil && b == nil
+	}
+	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
+}
+
+// readSecret reads the file at path and remembers what it was like before.
+func (e Env) readSecret(path string) ([]byte, error) {
+	if e.files != nil {
+		info, err := os.Stat(path)
+		if err == nil {
+			e.files[path] = info
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+	}
+	return os.ReadFile(path)
+}

@@ -1,0 +1,243 @@
+package zabor_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"zabor"
+	"zabor/internal/servers"
+	"zabor/provider"
+	"zabor/sandbox"
+	"zabor/sqlstore"
+)
+
+// Of many resolvers on one table one asks about a row: the provider is not asked as
+// often as there are processes.
+func TestManyResolversAskOnceAboutARow(t *testing.T) {
+	const resolvers, doubtful, allowed = 4, 200, 4
+	for name, address := range map[string]func(testing.TB) string{
+		"sqlite":   func(t testing.TB) string { return "sqlite://" + filepath.Join(t.TempDir(), "fence.db") },
+		"mariadb":  servers.MariaDB,
+		"postgres": servers.Postgres,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			place := address(t)
+			w := newWorld(t, openStore(t, place))
+			bank := sandbox.New(sandbox.Options{})
+			var looks atomic.Int64
+			server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+				if r.Method == http.MethodGet {
+					looks.Add(1)
+				}
+				bank.ServeHTTP(rw, r)
+			}))
+			t.Cleanup(server.Close)
+			acquirer, err := provider.New("acquirer", sandbox.Profile(server.URL, time.Minute), provider.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var making sync.WaitGroup
+			orders := make(chan int, doubtful)
+			for i := range doubtful {
+				orders <- i
+			}
+			close(orders)
+			for range 8 {
+				making.Go(func() {
+					for i := range orders {
+						e := effect(fmt.Sprint(i))
+						e.Timeout, e.AbsentAfter = time.Minute, time.Minute
+						e.Freeze = func(k zabor.ProviderKeys, _ string) ([]byte, error) {
+							return provider.Freeze(provider.Request{
+								Method: "POST", Path: "/payments", ContentType: "application/json",
+								Body: fmt.Appendf(nil, `{"amount":1999,"currency":"EUR","order":"%d","merchant_reference":%q}`, i, k.Request),
+							})
+						}
+						w.fence.Do(t.Context(), e, func(ctx context.Context, row zabor.Row) zabor.Outcome {
+							if o := acquirer.Call(ctx, row); o.Verdict != zabor.Done {
+								t.Errorf("the call: %+v", o)
+							}
+							return zabor.Outcome{Reason: "the answer was lost"}
+						})
+					}
+				})
+			}
+			making.Wait()
+
+			ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
+			defer stop()
+			var running sync.WaitGroup
+			for range resolvers {
+				store, err := sqlstore.Open(place)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { store.Close() })
+				r := &zabor.Resolver{
+					Fence:  &zabor.Fence{Store: store, Secret: make([]byte, zabor.MinSecret)},
+					Lookup: acquirer.Lookup, Every: 20 * time.Millisecond,
+				}
+				running.Go(func() { r.Run(ctx, func(err error) { t.Error(err) }) })
+			}
+			left := doubtful
+			for left > 0 && ctx.Err() == nil {
+				rows, err := w.store.Open(t.Context(), []zabor.State{zabor.Doubt}, zabor.Key{}, doubtful)
+				if err != nil {
+					t.Fatal(err)
+				}
+				left = len(rows)
+			}
+			stop()
+			running.Wait()
+			if got := looks.Load(); left > 0 || got > doubtful+allowed {
+				t.Errorf("%d rows are left, %d look-ups, want at most %d", left, got, doubtful+allowed)
+			}
+			if s := bank.Stats(); s.Charges != doubtful || s.Repeated != 0 {
+				t.Errorf("charges %d, %d orders more than once", s.Charges, s.Repeated)
+			}
+		})
+	}
+}
+
+// A resolver that dies while it asks keeps others from its rows for LookTime, and no
+// longer. What it was told by then is saved all the same.
+func TestAResolverThatDiesWhileItAsks(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *sqlstore.Store) {
+		w := newWorld(t, s)
+		k := w.doubtful("1001")
+		asked, end, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
+		found := zabor.Finding{Outcome: zabor.Outcome{Verdict: zabor.Done, Reference: "pay_2"}}
+		dead := zabor.Resolver{Fence: w.fence, Lookup: func(context.Context, zabor.Row) (zabor.Finding, error) {
+			close(asked)
+			<-end // as good as dead
+			return found, nil
+		}}
+		go func() { defer close(ended); dead.Round(context.WithoutCancel(t.Context())) }()
+		<-asked
+		looks := 0
+		other := zabor.Resolver{Fence: &zabor.Fence{Store: s, Secret: w.fence.Secret, Alert: w.alert}, Lookup: func(context.Context, zabor.Row) (zabor.Finding, error) {
+			looks++
+			return found, nil
+		}}
+		round := func(later time.Duration) {
+			t.Helper()
+			for _, column := range []string{"looked_at", "state_since", "send_until"} {
+				if _, err := s.DB().ExecContext(t.Context(), fmt.Sprintf("UPDATE zabor_fences SET %s = %s - %d", column, column, later.Microseconds())); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := other.Round(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		round(0)
+		if looks != 0 {
+			t.Error("two resolvers ask about one row")
+		}
+		round(2 * zabor.LookTime)
+		if row := w.row(k); looks != 1 || row.State != zabor.Settled || row.Reference != "pay_2" {
+			t.Errorf("%d look-ups, the row is %s %q", looks, row.State, row.Reference)
+		}
+		close(end)
+		<-ended
+		if row := w.row(k); row.State != zabor.Settled || row.OtherReference != "" {
+			t.Errorf("after the late answer: %s, other reference %q", row.State, row.OtherReference)
+		}
+	})
+}
+
+// A resolver that is stopped gives back what it has not asked about.
+func TestAResolverThatStopsGivesBack(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *sqlstore.Store) {
+		w := newWorld(t, s)
+		for i := range 5 {
+			w.doubtful(fmt.Sprint(i))
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		looks := 0
+		r := zabor.Resolver{Fence: w.fence, Lookup: func(context.Context, zabor.Row) (zabor.Finding, error) {
+			stop()
+			looks++
+			return zabor.Finding{Outcome: zabor.Outcome{}}, nil
+		}}
+		r.Round(ctx)
+		if looks != 1 {
+			t.Errorf("%d look-ups, want one and the stop", looks)
+		}
+		rows, err := s.Open(t.Context(), []zabor.State{zabor.Doubt}, zabor.Key{}, 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, row := range rows {
+			if row.LookedAt.After(row.ReadAt) {
+				t.Errorf("%s waits until %s for a resolver that has stopped", row.Key, row.LookedAt)
+			}
+		}
+	})
+}
+
+// When a row's turn is, whatever the database's clock has done meanwhile.
+func TestLookDue(t *testing.T) {
+	now := time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)
+	ago := func(d time.Duration) time.Time { return now.Add(-d) }
+	for _, tt := range []struct {
+		name          string
+		begun, looked time.Time
+		want          bool
+	}{
+		{"never looked at", ago(0), time.Time{}, true},
+		{"at the beginning, a moment ago", ago(100 * time.Millisecond), ago(100 * time.Millisecond), false},
+		{"at the beginning, and a quarter of a second has passed", ago(250 * time.Millisecond), ago(250 * time.Millisecond), true},
+		{"as long ago as the doubt was old", ago(20 * time.Second), ago(10 * time.Second), true},
+		{"not as long ago", ago(20 * time.Second), ago(9 * time.Second), false},
+		{"in doubt for long", ago(24 * time.Hour), ago(59 * time.Second), false},
+		{"in doubt for long, a minute ago", ago(24 * time.Hour), ago(time.Minute), true},
+		{"before this doubt began", ago(time.Second), ago(2 * time.Second), true},
+		{"somebody is asking", ago(time.Hour), ago(-30 * time.Second), false},
+		{"somebody asked, and the state is another by that", ago(time.Second), ago(-30 * time.Second), true},
+		{"the clock was set back by an hour", ago(-time.Hour), ago(-time.Hour), true},
+		{"the clock was set back, and it was looked at since", ago(-time.Hour), ago(59 * time.Second), false},
+		{"the clock was set back, a minute ago", ago(-time.Hour), ago(time.Minute), true},
+		{"the clock was set forward by an hour", ago(time.Hour), ago(time.Hour), true},
+	} {
+		row := zabor.Row{State: zabor.Doubt, ReadAt: now, StateSince: tt.begun, LookedAt: tt.looked, SendUntil: tt.begun.Add(time.Minute), Lease: time.Minute}
+		if got := row.LookDue(); got != tt.want {
+			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+		}
+	}
+}
+
+// A payment that stays without a verdict is held with its reference when its time
+// is over, and is not called again.
+func TestPendingEnds(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *sqlstore.Store) {
+		w := newWorld(t, s)
+		r := w.resolver()
+		e := effect("1001")
+		e.PendingFor = time.Microsecond
+		begun := zabor.Outcome{Verdict: zabor.Begun, Reference: "pay_1"}
+		r.finds["1001"] = zabor.Finding{Outcome: begun}
+		if _, err := w.fence.Do(t.Context(), e, w.answers(begun)); err != nil {
+			t.Fatal(err)
+		}
+		waitFor(t, "hold", func() bool {
+			r.after(time.Second)
+			return w.row(e.Key).State == zabor.Held
+		})
+		row := w.row(e.Key)
+		if n, _ := w.alerted("held"); n != 1 || row.Reference != "pay_1" || r.lookups == 0 {
+			t.Errorf("%d alerts, reference %q, %d look-ups", n, row.Reference, r.lookups)
+		}
+		if _, err := w.fence.Do(t.Context(), e, w.answers(done)); w.calls != 1 || !zabor.Park(err) {
+			t.Errorf("delivered again: %v, %d calls, want one", err, w.calls)
+		}
+	})
+}
