@@ -204,13 +204,13 @@ func twoReportOneSuccess(w *world) {
 	mails := w.mails()
 	e := effect("A-1")
 	var resolving sync.WaitGroup
-	_, err := w.fence.Do(w.t.Context(), e, func(ctx context.Context, row zabor.Row) zabor.Outcome {
+	_, err := w.fence.Do(w.t.Context(), e, func(_ context.Context, row zabor.Row) zabor.Outcome {
 		w.swap(row, func(next *zabor.Row) { next.State = zabor.Doubt })
 		r := zabor.Resolver{Fence: w.fence, Lookup: func(context.Context, zabor.Row) (zabor.Finding, error) {
 			return zabor.Finding{Outcome: done}, nil
 		}}
 		resolving.Go(func() {
-			if err := r.Round(ctx); err != nil {
+			if err := r.Round(w.t.Context()); err != nil {
 				w.t.Error(err)
 			}
 		})

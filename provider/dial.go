@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -99,7 +100,7 @@ func (d *dialer) connect(ctx context.Context, c net.Conn) error {
 	}
 	// TLS is spoken next, and there the client speaks first: the reader cannot
 	// have taken any of it.
-	resp, err := http.ReadResponse(bufio.NewReader(c), req)
+	resp, err := http.ReadResponse(bufio.NewReader(io.LimitReader(c, maxAnswerHeader)), req)
 	if err != nil {
 		return err
 	}

@@ -114,7 +114,7 @@ func (c *compiled) says(status int, header http.Header, document any) saying {
 // judge is what a whole answer to a call for row proves. preparing: it is that to
 // the harmless first request of two.
 func (p *Provider) judge(a answer, row zabor.Row, preparing bool) zabor.Outcome {
-	document, err := decodeJSON(a.body)
+	document, err := decodeAnswer(a.body)
 	said := p.says(a.status, a.header, document)
 	status := fmt.Sprintf("the provider answered %d %s", a.status, http.StatusText(a.status))
 	no, listed := p.statuses[a.status]

@@ -101,7 +101,7 @@ func (p *Provider) find(ctx context.Context, row zabor.Row) (zabor.Finding, erro
 	if a.status/100 != 2 {
 		return zabor.Finding{}, fmt.Errorf("the provider answered %d %s", a.status, http.StatusText(a.status))
 	}
-	document, err := decodeJSON(a.body)
+	document, err := decodeAnswer(a.body)
 	if err != nil {
 		return zabor.Finding{}, fmt.Errorf("the answer is not one JSON value: %w", err)
 	}

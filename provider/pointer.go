@@ -8,6 +8,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -72,13 +73,14 @@ func (p pointer) scalarIn(document any) string {
 }
 
 // id is the non-empty string or number that p points to; empty when there is
-// none.
+// none. One with a control character is none either: it goes into addresses, SQL
+// and terminals.
 func (p pointer) id(document any) string {
 	if v, _ := p.in(document); v == true || v == false {
 		return ""
 	}
 	s := p.scalarIn(document)
-	if strings.TrimSpace(s) == "" {
+	if strings.TrimSpace(s) == "" || strings.ContainsFunc(s, unicode.IsControl) {
 		return ""
 	}
 	return s
@@ -101,4 +103,56 @@ func decodeJSON(body []byte) (any, error) {
 		return nil, errors.New("more than one JSON value")
 	}
 	return v, nil
+}
+
+// decodeAnswer is decodeJSON for what a provider says. An object that has a property
+// twice has no one meaning (RFC 8259, section 4), and is none.
+func decodeAnswer(body []byte) (any, error) {
+	v, err := decodeJSON(body)
+	if err == nil {
+		err = distinct(body)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return v, nil
+}
+
+// distinct is an error when an object in body, which is one JSON value, has a
+// property twice.
+func distinct(body []byte) error {
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.UseNumber()
+	var open []map[string]bool // of the objects that are open; nil: a list
+	name := false              // what comes next is a property's name, or the end of the object
+	for {
+		t, err := d.Token()
+		if err != nil {
+			return nil // the end
+		}
+		inObject := len(open) > 0 && open[len(open)-1] != nil
+		switch t := t.(type) {
+		case json.Delim:
+			switch t {
+			case '{':
+				open = append(open, map[string]bool{})
+			case '[':
+				open = append(open, nil)
+			default:
+				open = open[:len(open)-1]
+			}
+			name = len(open) > 0 && open[len(open)-1] != nil
+			continue
+		case string:
+			if inObject && name {
+				if open[len(open)-1][t] {
+					return fmt.Errorf("%.60q is there twice", t)
+				}
+				open[len(open)-1][t] = true
+				name = false
+				continue
+			}
+		}
+		name = inObject
+	}
 }

@@ -99,7 +99,7 @@ func (p *Provider) Object(ctx context.Context, row zabor.Row) (*Reply, error) {
 	case a.status/100 != 2:
 		return nil, fmt.Errorf("the provider answered %d %s", a.status, http.StatusText(a.status))
 	}
-	document, err := decodeJSON(a.body)
+	document, err := decodeAnswer(a.body)
 	if err != nil {
 		return nil, fmt.Errorf("the answer is not one JSON value: %w", err)
 	}

@@ -140,7 +140,8 @@ func TestADeployKeepsTheFingerprintOfAMessage(t *testing.T) {
 	}
 }
 
-// What is volatile is sent, and tells no request from another.
+// What is volatile is sent, and tells no request from another
+// (Adyen/adyen-commercetools#1305).
 func TestVolatile(t *testing.T) {
 	changed := func(volatile []string, change func(map[string]any)) (message, request bool) {
 		t.Helper()

@@ -30,6 +30,8 @@ func newStep(t testing.TB, change func(*Spec)) *Step {
 	return s
 }
 
+// Which ids are one order and which are two, by type (magento/magento2#390: 101 and
+// "101" are one).
 func TestOrderIDs(t *testing.T) {
 	long := strings.Repeat("x", 255)
 	for _, test := range []struct {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -194,7 +195,15 @@ func (p *program) providers(c *config.Config) (map[string]*provider.Provider, er
 		if !ok {
 			continue // named by Unbuilt, which stops the worker
 		}
-		one, err := provider.New(name, profile, provider.Options{Keep: kept(c), Rotated: secrets.Credentials(name)})
+		o := provider.Options{Keep: kept(c), Rotated: secrets.Credentials(name)}
+		if address := string(c.Providers[name].Proxy); address != "" {
+			var err error
+			if o.Proxy, err = url.Parse(address); err != nil {
+				// The error's own text has the address, and so its password.
+				return nil, usage(fmt.Errorf("%s: providers.%s.proxy: not an address", c.Path, name), "write http://host:port, or http://user:password@host:port")
+			}
+		}
+		one, err := provider.New(name, profile, o)
 		if err != nil {
 			return nil, usage(fmt.Errorf("%s: providers.%s: %w", c.Path, name, err), "")
 		}

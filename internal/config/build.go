@@ -82,7 +82,7 @@ func (v *validator) buildProviders() {
 }
 
 // buildBuiltin makes the profile of a provider that is built in: of its account
-// and secret, and of nothing else.
+// and secret, and of nothing else; the way there is this host's.
 func (v *validator) buildBuiltin(name string, p *Provider, at path) {
 	known, ok := provider.BuiltinNamed(p.Profile)
 	if !ok {
@@ -96,7 +96,7 @@ func (v *validator) buildBuiltin(name string, p *Provider, at path) {
 	}
 	good := true
 	for _, s := range v.all {
-		if len(s.path) == len(at)+1 && within(s.path.String(), at.String()) && !slices.Contains([]string{"profile", "account", "secret"}, s.path[len(at)]) {
+		if len(s.path) == len(at)+1 && within(s.path.String(), at.String()) && !slices.Contains([]string{"profile", "account", "secret", "proxy"}, s.path[len(at)]) {
 			good = false
 			v.find(s.key, s.path, fmt.Sprintf("the profile %s says so itself", p.Profile), "take it out, or write profile: custom and describe the provider")
 		}

@@ -85,6 +85,7 @@ type Provider struct {
 	Account   string            `yaml:"account" doc:"The account there, as the provider names it."`
 	Secret    Secret            `yaml:"secret" doc:"The key to the account, for a built-in profile."`
 	BaseURL   Address           `yaml:"base_url" doc:"https://host, and the part of the path that all requests share."`
+	Proxy     Address           `yaml:"proxy" doc:"http://[user:password@]host:port of a proxy that takes CONNECT; the environment's is never asked."`
 	Headers   map[string]Secret `yaml:"headers" doc:"Sent with every request."`
 	Timeout   time.Duration     `yaml:"timeout" default:"30s" min:"1s" max:"1h" doc:"Of one request, from the first byte sent to the last byte read."`
 	Key       *IdempotencyKey   `yaml:"key" doc:"The provider's idempotency key."`

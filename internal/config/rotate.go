@@ -70,7 +70,7 @@ func (r *Rotation) current() (*Config, int) {
 	if there.same(r.taken) || !settled || there.same(r.bad) {
 		return r.config, r.turn
 	}
-	c, err := r.read()
+	c, err := r.read(there)
 	if after, _ := r.taken.again(r.now()); !after.same(there) {
 		return r.config, r.turn // it changed meanwhile: the next use looks again
 	}
@@ -85,8 +85,16 @@ func (r *Rotation) current() (*Config, int) {
 }
 
 // read reads the configuration once more, as it was at the start but for what the
-// files hold.
-func (r *Rotation) read() (*Config, error) {
+// files hold. One that is away or empty is none, whatever default there is.
+func (r *Rotation) read(there secretFiles) (*Config, error) {
+	for path, was := range r.taken {
+		switch is := there[path]; {
+		case is == nil:
+			return nil, errors.New("it is away, or cannot be read")
+		case is.Size() == 0 && was.Size() > 0:
+			return nil, errors.New("it is empty")
+		}
+	}
 	c, err := Parse(r.first.Path, r.content, r.env)
 	if err != nil {
 		return nil, err
