@@ -129,7 +129,7 @@ func workersClock(w *world) {
 	e.Timeout = 30 * time.Second
 	w.fence.Do(w.t.Context(), e, func(ctx context.Context, _ zabor.Row) zabor.Outcome {
 		other := &zabor.Fence{Store: w.store, Secret: w.fence.Secret}
-		other.SetNow(func() time.Time { return time.Now().Add(10 * time.Minute) })
+		other.Now = func() time.Time { return time.Now().Add(10 * time.Minute) }
 		if _, err := other.Do(ctx, e, w.answers(done)); !errors.Is(err, zabor.ErrBusy) {
 			w.t.Errorf("error %v, want %v", err, zabor.ErrBusy)
 		}
