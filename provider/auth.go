@@ -170,6 +170,7 @@ func (p *Provider) askToken(ctx context.Context) (text string, life time.Duratio
 	if err != nil {
 		return "", 0, err
 	}
+	defer resp.Body.Close()
 	a, err := readAnswer(resp)
 	switch {
 	case err != nil:

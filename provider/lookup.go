@@ -88,6 +88,7 @@ func (p *Provider) find(ctx context.Context, row zabor.Row) (zabor.Finding, erro
 	if err != nil {
 		return zabor.Finding{}, err
 	}
+	defer resp.Body.Close()
 	a, err := readAnswer(resp)
 	if err != nil {
 		return zabor.Finding{}, err

@@ -90,6 +90,7 @@ func (p *Provider) Object(ctx context.Context, row zabor.Row) (*Reply, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer resp.Body.Close()
 	a, err := readAnswer(resp)
 	switch {
 	case err != nil:

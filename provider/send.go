@@ -79,6 +79,8 @@ func exchange(w *wire, req *http.Request) (a answer, err error) {
 	}()
 	resp, err := readHead(w, req)
 	if err == nil {
+		// The body is not closed but its connection is: closing reads what is left
+		// of the chunks, without a bound.
 		a, err = readAnswer(resp)
 	}
 	if err != nil {
@@ -212,7 +214,7 @@ func readHead(from io.Reader, req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// readAnswer reads resp to its end. A body shorter than its Content-Length, or
+// readAnswer reads resp to its end, and leaves it open. A body shorter than its Content-Length, or
 // without its last chunk, is an error of net/http's; one that is cut where only
 // the connection's end ends it is found out by decodeJSON.
 func readAnswer(resp *http.Response) (answer, error) {
@@ -220,7 +222,6 @@ func readAnswer(resp *http.Response) (answer, error) {
 	if resp.StatusCode == http.StatusSwitchingProtocols {
 		return a, errors.New("the provider answered 101 Switching Protocols, which was not asked for")
 	}
-	defer resp.Body.Close()
 	var err error
 	a.body, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	switch {
