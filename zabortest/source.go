@@ -232,10 +232,10 @@ func testMoves(t *testing.T, s sourceTest) {
 	s.Push(t, "1")
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	const rounds = 60
+	const while = 3 * time.Second // a queue that counts in seconds moves once in each
 	moved := make(chan error)
 	go func() {
-		for range rounds {
+		for end := time.Now().Add(while); time.Now().Before(end); {
 			m, err := s.Source.Receive(ctx)
 			if err == nil {
 				err = s.Source.Later(ctx, m, time.Millisecond)
