@@ -48,6 +48,7 @@ type cli struct {
 	Sandbox   sandboxCommand   `cmd:"" help:"A pretend payment provider with faults on demand."`
 	Password  passwordCommand  `cmd:"" help:"The hash for a user of the dashboard, of a password that is typed or read from standard input."`
 	Version   versionCommand   `cmd:"" help:"The version."`
+	Complete  completeCommand  `cmd:"" name:"completion" help:"A script that completes commands and flags in a shell."`
 
 	ProveWorker proveWorkerCommand `cmd:"" hidden:""`
 }
@@ -58,6 +59,7 @@ type program struct {
 	stdout, stderr io.Writer
 	log            *slog.Logger
 	cli            *cli
+	model          *kong.Application // the commands and flags
 	send           func(zabor.Alert) // to the alert addresses; nil: alerts go to the log only
 	lost           func() int64      // messages of alerts that no address has taken; nil: none are sent
 	count          func(zabor.Alert) // for the metrics; nil: there are none
@@ -95,7 +97,7 @@ func runSeeded(ctx context.Context, args []string, stdout, stderr io.Writer, see
 		fmt.Fprintf(stderr, "zabor: hint: %q shows every command and flag\n", "zabor --help")
 		return exitUsage
 	}
-	p := &program{ctx: ctx, stdout: stdout, stderr: stderr, cli: &c, log: newLog(&c, stderr), seed: seed}
+	p := &program{ctx: ctx, stdout: stdout, stderr: stderr, cli: &c, model: parser.Model, log: newLog(&c, stderr), seed: seed}
 	return p.report(parsed.Run(p))
 }
 
