@@ -39,6 +39,7 @@ type auditCommand struct {
 	NoQueues       bool          `help:"Do not look at the queues: nothing can be said about lost messages then."`
 	Work           string        `placeholder:"FILE" help:"Keep the work file here until the audit is complete: one that was broken off goes on. Else a temporary file."`
 	Watch          time.Duration `placeholder:"TIME" help:"Audit again and again, this far apart, and alert when something has changed."`
+	Publish        bool          `help:"Keep what was found in the fence's database, for the dashboard: nothing else is written."`
 	JSON           bool          `name:"json" xor:"form" help:"One JSON object."`
 	CSV            bool          `name:"csv" xor:"form" help:"The differences as comma-separated values."`
 }
@@ -55,6 +56,11 @@ func (c *auditCommand) Run(p *program) error {
 	ledger, total, err := a.run(p.ctx)
 	if err != nil {
 		return err
+	}
+	if c.Publish {
+		if err := a.publish(p.ctx, ledger, total, "zabor audit"); err != nil {
+			return errors.Join(storeFailure(err), ledger.Close())
+		}
 	}
 	if err := a.print(ledger, total); err != nil {
 		return errors.Join(err, ledger.Close())
@@ -115,6 +121,10 @@ func (c *auditCommand) prepare(p *program) (*auditor, error) {
 	case len(a.exports) == 0 && (c.PaymentsQuery == "" || c.Database == "" && c.App == ""):
 		return nil, usage(errors.New("nothing to audit: there is no zabor.yaml, no --provider-export, and no --payments-query with --database or --app"),
 			`without a fence, type "zabor audit --provider-export FILE", or "zabor audit --database DATABASE_URL --payments-query SQL"`)
+	}
+	if c.Publish && (a.store == nil || c.Replica != "") {
+		a.close()
+		return nil, usage(errors.New("--publish: what was found is kept in the fence's own database"), "name its configuration with -c, and leave --replica out")
 	}
 	if err := a.openApplication(); err != nil {
 		a.close()

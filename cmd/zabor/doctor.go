@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"zabor/dashboard"
 	"zabor/doctor"
 	"zabor/internal/app"
 	"zabor/internal/config"
@@ -31,6 +32,7 @@ type doctorCommand struct {
 	SARIF         bool     `name:"sarif" xor:"format" help:"SARIF 2.1.0, for code scanning."`
 	FixHint       bool     `help:"Say what to write with each finding."`
 	Baseline      string   `placeholder:"FILE" help:"Findings that are known: they are counted and not shown."`
+	Publish       bool     `help:"Keep the findings in the fence's database, for the dashboard; with -c."`
 	WriteBaseline string   `placeholder:"FILE" help:"Write all findings to FILE, for --baseline, and end well."`
 }
 
@@ -90,6 +92,11 @@ func (c *doctorCommand) Run(p *program) error {
 		return nil
 	}
 	report.Findings, report.Known = known.Without(report.Findings)
+	if c.Publish {
+		if err := p.publishDoctor(file, report.Findings, unreached); err != nil {
+			return err
+		}
+	}
 	if err := c.print(p, report); err != nil {
 		return err
 	}
@@ -98,6 +105,26 @@ func (c *doctorCommand) Run(p *program) error {
 	}
 	if n := report.Bad(); n > 0 {
 		return bad(fmt.Errorf("%d findings are errors or warnings; nothing was changed", n), "")
+	}
+	return nil
+}
+
+// publishDoctor keeps findings for the dashboard.
+func (p *program) publishDoctor(file *config.Config, findings []doctor.Finding, unreached error) error {
+	if file == nil {
+		return usage(errors.New("--publish: no zabor.yaml was named, and the findings are kept in its fence's database"), "add -c FILE")
+	}
+	store, err := sqlstore.Open(string(file.Fence))
+	if err != nil {
+		return usage(fmt.Errorf("%s: fence: %w", file.Path, err), "")
+	}
+	defer store.Close()
+	kept := dashboard.DoctorReport{At: time.Now().UTC(), By: "zabor doctor", Findings: findings}
+	if unreached != nil {
+		kept.Failed = unreached.Error()
+	}
+	if err := dashboard.KeepDoctor(p.ctx, store, kept); err != nil {
+		return storeFailure(err)
 	}
 	return nil
 }

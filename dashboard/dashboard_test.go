@@ -1,0 +1,275 @@
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"zabor"
+	"zabor/audit"
+	"zabor/dashboard/access"
+	"zabor/doctor"
+	"zabor/sqlstore"
+)
+
+// office is a dashboard over a fence of its own.
+type office struct {
+	*testing.T
+	store *sqlstore.Store
+	fence *zabor.Fence
+	board *Dashboard
+}
+
+func newOffice(t *testing.T, change func(*Options)) *office {
+	t.Helper()
+	store, err := sqlstore.Open("sqlite://" + filepath.Join(t.TempDir(), "fence.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	if err := store.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	guard, err := access.New(access.Options{Alone: "local"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := &office{T: t, store: store, fence: &zabor.Fence{Store: store, Secret: make([]byte, zabor.MinSecret)}}
+	options := Options{Store: store, Version: "test", Guard: guard, Log: slog.New(slog.DiscardHandler),
+		Look: func(ctx context.Context, d zabor.Decision) (Prospect, error) {
+			row, err := store.Load(ctx, d.Key)
+			if err == nil && row.Claim != d.Seen {
+				err = zabor.ErrStale
+			}
+			return Prospect{Row: row, Lines: []string{"it will be so"}}, err
+		},
+		Take: func(ctx context.Context, d zabor.Decision) (Taken, error) {
+			row, err := o.fence.Decide(ctx, d)
+			return Taken{Row: row}, err
+		},
+	}
+	if change != nil {
+		change(&options)
+	}
+	if o.board, err = New(options); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// row calls for an order, which ends with outcome.
+func (o *office) row(order string, outcome zabor.Outcome) zabor.Row {
+	o.Helper()
+	key := zabor.Key{Scope: "shop", Order: order, Step: "charge"}
+	fence := zabor.Fence{Store: o.store, Secret: o.fence.Secret} // its own breaker
+	_, _ = fence.Do(o.Context(), zabor.Effect{
+		Key: key, Provider: "stripe", Amount: zabor.Money{Minor: 1999, Currency: "EUR"}, Message: "m", Fingerprint: "f",
+		Freeze: func(zabor.ProviderKeys, string) ([]byte, error) {
+			return []byte(`{"v":1,"method":"POST","path":"/v1/charges","type":"application/json","body":"{\"customer\":\"cus_9\",\"token\":\"tok_hidden\",\"card\":{\"number\":\"4242424242424242\"}}"}`), nil
+		},
+		Timeout: 10 * time.Second, Attempts: 3, HoldAfter: time.Hour, PendingFor: time.Hour, MissingRow: zabor.Captured,
+	}, func(context.Context, zabor.Row) zabor.Outcome { return outcome })
+	row, err := o.store.Load(o.Context(), key)
+	if err != nil {
+		o.Fatal(err)
+	}
+	return row
+}
+
+func (o *office) ask(method, path string, form url.Values) (int, string) {
+	o.Helper()
+	request := httptest.NewRequest(method, path, strings.NewReader(form.Encode()))
+	request.Host = "127.0.0.1:8071"
+	if method == http.MethodPost {
+		request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	answer := httptest.NewRecorder()
+	o.board.ServeHTTP(answer, request)
+	return answer.Code, answer.Body.String()
+}
+
+// sees checks that a page answers so and says all of these, and none behind "!".
+func (o *office) sees(status int, path string, words ...string) {
+	o.Helper()
+	code, body := o.ask(http.MethodGet, path, nil)
+	if code != status {
+		o.Errorf("%s: status %d, want %d", path, code, status)
+	}
+	if len(body) > 200_000 {
+		o.Errorf("%s has %d bytes", path, len(body))
+	}
+	for _, word := range words {
+		without, not := strings.CutPrefix(word, "!")
+		if strings.Contains(body, without) == not {
+			o.Errorf("%s: %q", path, word)
+		}
+	}
+	for _, inline := range []string{" style=", "<style", " onclick=", " onload=", "<script>"} {
+		if strings.Contains(body, inline) {
+			o.Errorf("%s has %q, which the policy forbids", path, inline)
+		}
+	}
+}
+
+// Every page of an empty fence says what to do next.
+func TestEmptyPages(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t, nil)
+	o.sees(200, "/", "Nothing was charged yet", "zabor worker", "No queues are configured", "No providers are configured", "No process has told", "How to audit")
+	o.sees(200, "/fences", "No rows yet")
+	o.sees(200, "/fences?q=1&step=charge&state=held", "Nothing fits")
+	o.sees(200, "/open", "Nothing is in doubt, and nothing is held.")
+	o.sees(200, "/failed", "No queues are configured")
+	o.sees(200, "/audit", "zabor audit --publish")
+	o.sees(200, "/doctor", "--publish")
+	o.sees(404, "/fence?order=1&step=charge", "There is no such row")
+	o.sees(400, "/fence?order=1", "No row is named")
+	o.sees(404, "/elsewhere", "There is no such page")
+	o.sees(404, "/failed/message?queue=a", "No message is named")
+	o.sees(400, "/fences?after=x", "not complete")
+}
+
+// Every page of a fence with rows in all states shows what is known, and nothing
+// that is secret.
+func TestPages(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("the queue is away")
+	kept := FailedMessage{FailedID: FailedID{"payments", "failed_jobs", "id-1"}, Class: `App\Jobs\Charge`, At: time.Now(), Reason: "held for a person\nsecond line",
+		Data: map[string]any{"order": "1", "password": "hunter2", "card": map[string]any{"number": "4242424242424242", "brand": "visa"}, "list": []any{}, "none": nil}}
+	o := newOffice(t, func(options *Options) {
+		options.Providers = []Provider{{Name: "stripe", Title: "Stripe", Mode: "TEST", Console: func(row zabor.Row) Console {
+			return Console{URL: "https://dashboard.example/search?q=" + row.Order, How: "It finds ids."}
+		}}}
+		options.Queues = []Queue{
+			{Name: "payments", Kind: "laravel", Depth: func(context.Context) (Depth, error) { return Depth{Ready: 1234567, Oldest: time.Now()}, nil }},
+			{Name: "async", Kind: "symfony", Depth: func(context.Context) (Depth, error) { return Depth{}, broken }},
+		}
+		options.Failed = Failures{
+			List: func(context.Context, int) ([]FailedList, error) {
+				return []FailedList{{Queue: "payments", Transport: "failed_jobs", Messages: []FailedMessage{kept}, Total: 1}, {Queue: "async", Transport: "messenger", Err: broken.Error()}}, nil
+			},
+			One: func(context.Context, FailedID) (FailedMessage, error) { return kept, nil },
+		}
+	})
+	settled := o.row("1", zabor.Outcome{Verdict: zabor.Done, Reference: "pi_1", Answer: &zabor.Answer{Status: 200, Body: []byte(`{"id":"pi_1","client_secret":"cs_hidden"}`)}})
+	o.row("2", zabor.Outcome{Reason: "no whole answer came"})
+	held := o.row("3", zabor.Outcome{Verdict: zabor.Misdirected, Reason: "404"})
+	o.row("4", zabor.Outcome{Verdict: zabor.Refused, Reason: "card_declined"})
+	o.row("5", zabor.Outcome{Verdict: zabor.Begun, Reference: "pi_5"})
+	o.row("6", zabor.Outcome{Verdict: zabor.Unsent, Reason: "no route"})
+	o.row("<b>\xff", zabor.Outcome{Verdict: zabor.Done, Reference: "pi_7"})
+
+	o.sees(200, "/", "Equal", ">3<", "1\u202f234\u202f567", "does not answer", "Stripe", "TEST")
+	o.sees(200, "/?span=1h", "Doubts: 1 in the last 1h", "Holds: 1 in the last 1h", "Charges: 2 in the last 1h")
+	o.sees(200, "/fences", "pi_1", "!<b>\xff", "&lt;b&gt;")
+	o.sees(200, "/fences?q=pi_5", "pi_5", "!pi_1")
+	o.sees(200, "/fences?state=held", ">3<", "!pi_1")
+	o.sees(200, rowURL(settled.Key), "pi_1", "client_secret", "!cs_hidden", "19.99 EUR")
+	o.sees(200, rowURL(held.Key), "cus_9", "!tok_hidden", "!4242424242424242", "It did not; do not try again", "https://dashboard.example/search?q=3", held.ProviderKey, "Held", "was captured: 404")
+	o.sees(200, rowURL(zabor.Key{Scope: "shop", Order: "<b>\xff", Step: "charge"}), "pi_7")
+	o.sees(200, "/open", "cus_9", "!tok_hidden", "no whole answer came", "It went through", ">1</b>")
+	o.sees(200, "/failed", "App\\Jobs\\Charge", "held for a person", "!second line", "the queue is away")
+	o.sees(200, "/failed/message?queue=payments&in=failed_jobs&id=id-1", "second line", "visa", "!hunter2", "!4242424242424242", "not shown")
+}
+
+// The claim that was seen travels with the form: a decision about a row that has
+// changed since is refused and changes nothing.
+func TestADecisionOnAnOldPage(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t, nil)
+	row := o.row("1", zabor.Outcome{Verdict: zabor.Misdirected, Reason: "404"})
+	form := url.Values{"row": {token(row.Key, row.Claim)}, "action": {"settle"}, "reason": {"seen"}, "reference." + token(row.Key, row.Claim): {"pi_1"}}
+	if code, body := o.ask(http.MethodPost, "/decide", form); code != 200 || !strings.Contains(body, "Is this right?") {
+		t.Fatalf("status %d\n%s", code, body)
+	}
+	if _, err := o.fence.Decide(t.Context(), zabor.Decision{Key: row.Key, Seen: row.Claim, Action: zabor.Decline, By: "boris", Reason: "the bank says no"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, confirm := range []string{"", "yes"} {
+		form.Set("confirm", confirm)
+		code, body := o.ask(http.MethodPost, "/decide", form)
+		if code != http.StatusConflict || !strings.Contains(body, "has changed since you looked") || !strings.Contains(body, "boris") {
+			t.Errorf("confirm %q: status %d\n%s", confirm, code, body)
+		}
+	}
+	if now, err := o.store.Load(t.Context(), row.Key); err != nil || now.State != zabor.Declined || now.Reference != "" {
+		t.Errorf("row %+v, %v", now, err)
+	}
+}
+
+// A form that is not whole decides nothing, and says what is missing.
+func TestFormsThatAreNotWhole(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t, nil)
+	row := o.row("1", zabor.Outcome{Verdict: zabor.Misdirected, Reason: "404"})
+	at := token(row.Key, row.Claim)
+	for want, form := range map[string]url.Values{
+		"No row was chosen":         {"action": {"decline"}, "reason": {"x"}},
+		"No decision was chosen":    {"row": {at}, "action": {"charge"}, "reason": {"x"}},
+		"There is no reason":        {"row": {at}, "action": {"decline"}, "reason": {" "}},
+		"This form is not complete": {"row": {"x"}, "action": {"decline"}, "reason": {"x"}},
+		"A number of the provider":  {"row": {at}, "action": {"settle"}, "reason": {"x"}},
+		"Too many rows at once":     {"row": make([]string, mostAtOnce+1), "action": {"decline"}, "reason": {"x"}},
+	} {
+		form.Set("confirm", "yes")
+		if code, body := o.ask(http.MethodPost, "/decide", form); code != http.StatusBadRequest || !strings.Contains(body, want) {
+			t.Errorf("%s: status %d", want, code)
+		}
+	}
+	if now, err := o.store.Load(t.Context(), row.Key); err != nil || now.Claim != row.Claim {
+		t.Errorf("row %+v, %v", now, err)
+	}
+}
+
+// What an audit and the doctor have found is kept, in bounds, and shown.
+func TestReports(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t, nil)
+	report := AuditReport{At: time.Now(), By: "cron", Total: audit.Total{ProviderSuccesses: 4, UniqueRows: 3, DoubleCharged: 1, Bad: 1000}, Exports: 1}
+	for i := range 1000 {
+		report.Differences = append(report.Differences, audit.Difference{Kind: audit.ChargedTwice, Severity: audit.Critical, Key: zabor.Key{Order: fmt.Sprint(i), Step: "charge"}})
+	}
+	if err := KeepAudit(t.Context(), o.store, report); err != nil {
+		t.Fatal(err)
+	}
+	o.sees(200, "/audit", "1\u202f000 differences", "charged-twice", "by cron")
+	findings := make([]doctor.Finding, 400)
+	for i := range findings {
+		findings[i] = doctor.Finding{Code: "ZB101", Severity: doctor.Error, Where: "config/queue.php", Line: 7, Found: "retry_after is too short", Fix: "write 90"}
+	}
+	if err := KeepDoctor(t.Context(), o.store, DoctorReport{At: time.Now(), Findings: findings}); err != nil {
+		t.Fatal(err)
+	}
+	o.sees(200, "/doctor", "ZB101", "config/queue.php:7", "300 findings and 100 more", "write 90")
+}
+
+// A second person confirms what the first has proposed.
+func TestASecondPerson(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t, func(options *Options) { options.SecondPerson = true })
+	row := o.row("1", zabor.Outcome{Verdict: zabor.Misdirected, Reason: "404"})
+	form := url.Values{"row": {token(row.Key, row.Claim)}, "action": {"release"}, "reason": {"nothing is there"}, "checked": {"yes"}, "confirm": {"yes"}}
+	if code, body := o.ask(http.MethodPost, "/decide", form); code != 200 || !strings.Contains(body, "it is proposed; nothing was changed yet") {
+		t.Fatalf("status %d\n%s", code, body)
+	}
+	o.sees(200, rowURL(row.Key), "A release waits for a second person", "cannot confirm it")
+	if code, body := o.ask(http.MethodPost, "/decide", form); code != http.StatusUnprocessableEntity || !strings.Contains(body, "another operator must") {
+		t.Errorf("the same person: status %d\n%s", code, body)
+	}
+	now, err := o.store.Load(t.Context(), row.Key)
+	if err != nil || now.Claim != row.Claim {
+		t.Errorf("row %+v, %v", now, err)
+	}
+	if code, _ := o.ask(http.MethodPost, "/withdraw", form); code != http.StatusSeeOther {
+		t.Errorf("withdrawn with status %d", code)
+	}
+	o.sees(200, rowURL(row.Key), "!A release waits")
+}
