@@ -65,15 +65,19 @@ type Ledger struct {
 	temp bool
 }
 
+// schema of the work file. A source's place is where to go on reading it, as its
+// Add method writes it; began is when its reading began, and skew what a database's
+// clock is behind the clock of this host, both in microseconds.
 const schema = `
-CREATE TABLE IF NOT EXISTS sources (name TEXT PRIMARY KEY, n INTEGER NOT NULL, complete INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS sources (name TEXT PRIMARY KEY, n INTEGER NOT NULL, complete INTEGER NOT NULL, place TEXT NOT NULL, began INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS fences (id INTEGER PRIMARY KEY, scope BLOB, order_id BLOB, step BLOB, state TEXT, provider TEXT, key BLOB,
-  reference BLOB, other BLOB, amount INTEGER, currency TEXT, captured INTEGER, since INTEGER, expired INTEGER, reason TEXT);
-CREATE TABLE IF NOT EXISTS successes (id INTEGER PRIMARY KEY, source TEXT, provider TEXT, reference BLOB, alias BLOB, key BLOB,
+  reference BLOB, other BLOB, amount INTEGER, currency TEXT, captured INTEGER, since INTEGER, skew INTEGER, expired INTEGER, reason TEXT);
+CREATE TABLE IF NOT EXISTS successes (id INTEGER PRIMARY KEY, provider TEXT, reference BLOB, alias BLOB, key BLOB,
   scope BLOB, order_id BLOB, step BLOB, amount INTEGER, currency TEXT, at INTEGER, place TEXT);
-CREATE TABLE IF NOT EXISTS payments (id INTEGER PRIMARY KEY, source TEXT, order_id BLOB, step BLOB, reference BLOB, amount INTEGER, currency TEXT, place TEXT);
-CREATE TABLE IF NOT EXISTS messages (id INTEGER PRIMARY KEY, source TEXT, scope BLOB, order_id BLOB, step BLOB, queue TEXT, message TEXT, failed INTEGER, delivered INTEGER);
-CREATE TABLE IF NOT EXISTS unfetched (id INTEGER PRIMARY KEY, source TEXT, scope BLOB, order_id BLOB, step BLOB);
+CREATE TABLE IF NOT EXISTS payments (id INTEGER PRIMARY KEY, order_id BLOB, step BLOB, reference BLOB, amount INTEGER, currency TEXT, place TEXT);
+CREATE TABLE IF NOT EXISTS messages (id INTEGER PRIMARY KEY, scope BLOB, order_id BLOB, step BLOB, queue TEXT, message TEXT, failed INTEGER, delivered INTEGER);
+CREATE TABLE IF NOT EXISTS unfetched (id INTEGER PRIMARY KEY, scope BLOB, order_id BLOB, step BLOB);
+CREATE TABLE IF NOT EXISTS unlisted (provider TEXT, step BLOB);
 `
 
 // Open makes a ledger. With a path it is kept there when it is closed before
@@ -137,43 +141,66 @@ func (l *Ledger) remove() error {
 // batch is how many entries a transaction of the work file has.
 const batch = 5000
 
-// fill puts what entries gives into the ledger under the name of its source.
-// entry returns the arguments of insert. A source that is complete already is
-// left alone; of one that was broken off, the first n entries are passed over
-// where entries are the same again (again), else all are read anew. seen is told
-// the number after each batch; nil: nobody is.
-func fill[T any](ctx context.Context, l *Ledger, source string, again bool, entries iter.Seq2[T, error], insert, clear string, entry func(T) []any, seen func(int64)) error {
-	n, complete, err := l.source(ctx, source)
-	if err != nil || complete {
-		return err
+// source is what the ledger has of one source of entries.
+type source struct {
+	name     string
+	n        int64  // entries so far
+	complete bool   // these are all
+	place    string // where to go on; its Add method knows what it means
+	began    int64  // in microseconds
+}
+
+// open is what the ledger has of the source of that name; a new one begins now.
+func (l *Ledger) open(ctx context.Context, name string) (source, error) {
+	s := source{name: name, began: time.Now().UnixMicro()}
+	err := l.db.QueryRowContext(ctx, "SELECT n, complete, place, began FROM sources WHERE name = ?", name).Scan(&s.n, &s.complete, &s.place, &s.began)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return s, fmt.Errorf("audit: %w", err)
 	}
-	if !again && n > 0 {
-		if _, err := l.db.ExecContext(ctx, clear, source); err != nil {
+	return s, nil
+}
+
+// put writes entries, and that s has them, in one transaction. arguments are those
+// of insert for one of them.
+func put[T any](ctx context.Context, l *Ledger, s source, insert string, entries []T, arguments func(T) []any) error {
+	tx, err := l.db.BeginTx(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("audit: %w", err)
+	}
+	defer func() { _ = tx.Rollback() }() // after the commit it does nothing
+	st, err := tx.PrepareContext(ctx, insert)
+	if err != nil {
+		return fmt.Errorf("audit: %w", err)
+	}
+	defer st.Close()
+	for _, e := range entries {
+		if _, err := st.ExecContext(ctx, arguments(e)...); err != nil {
 			return fmt.Errorf("audit: %w", err)
 		}
-		n = 0
 	}
-	skip := n
-	var tx *sql.Tx
-	var st *sql.Stmt
-	defer func() {
-		if tx != nil {
-			tx.Rollback()
-		}
-	}()
-	commit := func(complete bool) error {
-		if tx == nil {
-			if tx, err = l.db.BeginTx(ctx, nil); err != nil {
-				return err
-			}
-		}
-		_, err := tx.ExecContext(ctx, "INSERT INTO sources VALUES (?, ?, ?) ON CONFLICT (name) DO UPDATE SET n = excluded.n, complete = excluded.complete", source, n, complete)
-		if err == nil {
-			err = tx.Commit()
-			tx = nil
-		}
+	if _, err := tx.ExecContext(ctx, "INSERT OR REPLACE INTO sources VALUES (?, ?, ?, ?, ?)", s.name, s.n, s.complete, s.place, s.began); err != nil {
+		return fmt.Errorf("audit: %w", err)
+	}
+	if err := tx.Commit(); err != nil {
+		return fmt.Errorf("audit: %w", err)
+	}
+	return nil
+}
+
+// fill puts what entries gives behind the first s.n of them, which are there, in
+// batches. seen is told the number after each; nil: nobody is.
+func fill[T any](ctx context.Context, l *Ledger, s source, entries iter.Seq2[T, error], insert string, arguments func(T) []any, seen func(int64)) error {
+	if s.complete {
+		return nil
+	}
+	skip := s.n
+	held := make([]T, 0, batch)
+	write := func() error {
+		s.n += int64(len(held))
+		err := put(ctx, l, s, insert, held, arguments)
+		held = held[:0]
 		if seen != nil {
-			seen(n)
+			seen(s.n)
 		}
 		return err
 	}
@@ -185,150 +212,159 @@ func fill[T any](ctx context.Context, l *Ledger, source string, again bool, entr
 			skip--
 			continue
 		}
-		if tx == nil {
-			if tx, err = l.db.BeginTx(ctx, nil); err != nil {
-				return fmt.Errorf("audit: %w", err)
-			}
-			if st, err = tx.PrepareContext(ctx, insert); err != nil { //nolint:sqlclosecheck // it ends with its transaction
-				return fmt.Errorf("audit: %w", err)
-			}
-		}
-		if _, err := st.ExecContext(ctx, entry(e)...); err != nil {
-			return fmt.Errorf("audit: %w", err)
-		}
-		if n++; n%batch == 0 {
-			if err := commit(false); err != nil {
-				return fmt.Errorf("audit: %w", err)
+		if held = append(held, e); len(held) == batch {
+			if err := write(); err != nil {
+				return err
 			}
 		}
 	}
-	if err := commit(true); err != nil {
-		return fmt.Errorf("audit: %w", err)
-	}
-	return nil
+	s.complete = true
+	return write()
 }
 
-// source is how many entries of a source are in the ledger, and whether these are
-// all.
-func (l *Ledger) source(ctx context.Context, name string) (n int64, complete bool, err error) {
-	err = l.db.QueryRowContext(ctx, "SELECT n, complete FROM sources WHERE name = ?", name).Scan(&n, &complete)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return 0, false, fmt.Errorf("audit: %w", err)
+// fillAnew is fill of the table of that name, which is also the source's, where
+// entries may come in another order when they are read again: of a source that was
+// broken off none is kept.
+func fillAnew[T any](ctx context.Context, l *Ledger, table string, entries iter.Seq2[T, error], insert string, arguments func(T) []any, seen func(int64)) error {
+	s, err := l.open(ctx, table)
+	if err != nil || s.complete {
+		return err
 	}
-	return n, complete, nil
+	if _, err := l.db.ExecContext(ctx, "DELETE FROM "+table); err != nil {
+		return fmt.Errorf("audit: %w", err)
+	}
+	return fill(ctx, l, source{name: table, began: time.Now().UnixMicro()}, entries, insert, arguments, seen)
 }
 
 // AddRows adds the fence's rows. page gives a page of them in key order, after
 // the given key; an empty page is the end. An audit that was broken off goes on
 // behind the last page that it has.
 func (l *Ledger) AddRows(ctx context.Context, page func(after zabor.Key) ([]zabor.Row, error), seen func(int64)) error {
-	_, complete, err := l.source(ctx, "fence")
-	if err != nil || complete {
+	s, err := l.open(ctx, "fence")
+	if err != nil || s.complete {
 		return err
 	}
-	n, after, err := l.lastRow(ctx)
+	after, err := l.lastRow(ctx)
 	if err != nil {
 		return err
 	}
-	for {
+	for !s.complete {
 		rows, err := page(after)
 		if err != nil {
 			return err
 		}
-		tx, err := l.db.BeginTx(ctx, nil)
+		s.n += int64(len(rows))
+		s.complete = len(rows) == 0
+		now := time.Now()
+		err = put(ctx, l, s, "INSERT INTO fences VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows, func(r zabor.Row) []any {
+			amount, currency := money(r.Amount)
+			expired := r.State == zabor.Captured && r.ReadAt.After(r.SendUntil)
+			return []any{[]byte(r.Scope), []byte(r.Order), []byte(r.Step), string(r.State), r.Provider, []byte(r.ProviderKey), []byte(r.Reference),
+				[]byte(r.OtherReference), amount, currency, micros(r.CapturedAt), micros(r.StateSince), now.Sub(r.ReadAt).Microseconds(), expired, r.Reason}
+		})
 		if err != nil {
-			return fmt.Errorf("audit: %w", err)
-		}
-		n += int64(len(rows))
-		err = addPage(ctx, tx, rows, n)
-		if err == nil {
-			err = tx.Commit()
-		}
-		if err != nil {
-			tx.Rollback()
-			return fmt.Errorf("audit: %w", err)
-		}
-		if seen != nil {
-			seen(n)
-		}
-		if len(rows) == 0 {
-			return nil
-		}
-		after = rows[len(rows)-1].Key
-	}
-}
-
-// lastRow is the row with which a broken off audit ended.
-func (l *Ledger) lastRow(ctx context.Context) (n int64, k zabor.Key, err error) {
-	var scope, order, step []byte
-	err = l.db.QueryRowContext(ctx, "SELECT id, scope, order_id, step FROM fences ORDER BY id DESC LIMIT 1").Scan(&n, &scope, &order, &step)
-	if errors.Is(err, sql.ErrNoRows) {
-		return 0, zabor.Key{}, nil
-	}
-	if err != nil {
-		return 0, k, fmt.Errorf("audit: %w", err)
-	}
-	return n, zabor.Key{Scope: string(scope), Order: string(order), Step: string(step)}, nil
-}
-
-func addPage(ctx context.Context, tx *sql.Tx, rows []zabor.Row, n int64) error {
-	st, err := tx.PrepareContext(ctx, "INSERT INTO fences VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
-	if err != nil {
-		return err
-	}
-	defer st.Close()
-	for _, r := range rows {
-		amount, currency := money(r.Amount)
-		expired := r.State == zabor.Captured && r.ReadAt.After(r.SendUntil)
-		if _, err := st.ExecContext(ctx, []byte(r.Scope), []byte(r.Order), []byte(r.Step), string(r.State), r.Provider, []byte(r.ProviderKey),
-			[]byte(r.Reference), []byte(r.OtherReference), amount, currency, micros(r.CapturedAt), micros(r.StateSince), expired, r.Reason); err != nil {
 			return err
 		}
+		if seen != nil {
+			seen(s.n)
+		}
+		if !s.complete {
+			after = rows[len(rows)-1].Key
+		}
 	}
-	_, err = tx.ExecContext(ctx, "INSERT INTO sources VALUES ('fence', ?, ?) ON CONFLICT (name) DO UPDATE SET n = excluded.n, complete = excluded.complete", n, len(rows) == 0)
-	return err
+	return nil
+}
+
+// lastRow is the key of the row with which a broken off audit ended.
+func (l *Ledger) lastRow(ctx context.Context) (zabor.Key, error) {
+	var scope, order, step []byte
+	err := l.db.QueryRowContext(ctx, "SELECT scope, order_id, step FROM fences ORDER BY id DESC LIMIT 1").Scan(&scope, &order, &step)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return zabor.Key{}, fmt.Errorf("audit: %w", err)
+	}
+	return zabor.Key{Scope: string(scope), Order: string(order), Step: string(step)}, nil
+}
+
+const insertSuccess = "INSERT INTO successes VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+
+func successValues(s Success) []any {
+	amount, currency := money(s.Amount)
+	var scope any
+	if s.Scope != nil {
+		scope = []byte(*s.Scope)
+	}
+	return []any{s.Provider, []byte(s.Reference), orNull(s.Alias), orNull(s.Key), scope, orNull(s.Order), orNull(s.Step), amount, currency, micros(s.At), s.Place}
 }
 
 // AddSuccesses adds what a provider did, from a file that gives the same entries
-// in the same order when it is read again.
-func (l *Ledger) AddSuccesses(ctx context.Context, source string, entries iter.Seq2[Success, error], seen func(int64)) error {
-	return fill(ctx, l, "successes "+source, true, entries,
-		"INSERT INTO successes VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", "DELETE FROM successes WHERE source = ?",
-		func(s Success) []any {
-			amount, currency := money(s.Amount)
-			var scope any
-			if s.Scope != nil {
-				scope = []byte(*s.Scope)
-			}
-			return []any{"successes " + source, s.Provider, []byte(s.Reference), orNull(s.Alias), orNull(s.Key), scope, orNull(s.Order), orNull(s.Step), amount, currency, micros(s.At), s.Place}
-		}, seen)
+// in the same order when it is read again. An audit that was broken off passes over
+// those that it has.
+func (l *Ledger) AddSuccesses(ctx context.Context, file string, entries iter.Seq2[Success, error], seen func(int64)) error {
+	s, err := l.open(ctx, "successes "+file)
+	if err != nil {
+		return err
+	}
+	return fill(ctx, l, s, entries, insertSuccess, successValues, seen)
+}
+
+// AddPages adds what a provider did, from a list that is read page by page: page
+// gives one and says where the next is; an empty place is that of the first, and of
+// the end. An audit that was broken off goes on behind the last page that it has.
+func (l *Ledger) AddPages(ctx context.Context, list string, page func(place string) (found []Success, next string, err error), seen func(int64)) error {
+	s, err := l.open(ctx, "successes "+list)
+	if err != nil {
+		return err
+	}
+	for !s.complete {
+		found, next, err := page(s.place)
+		if err != nil {
+			return err
+		}
+		s.n, s.place, s.complete = s.n+int64(len(found)), next, next == ""
+		if err := put(ctx, l, s, insertSuccess, found, successValues); err != nil {
+			return err
+		}
+		if seen != nil {
+			seen(s.n)
+		}
+	}
+	return nil
+}
+
+// Unlisted says that what a step does at a provider is in no list or export of that
+// provider's: a refund in none of charges. That its rows have no success means
+// nothing.
+func (l *Ledger) Unlisted(ctx context.Context, provider, step string) error {
+	if _, err := l.db.ExecContext(ctx, "INSERT INTO unlisted VALUES (?, ?)", provider, []byte(step)); err != nil {
+		return fmt.Errorf("audit: %w", err)
+	}
+	return nil
 }
 
 // AddPayments adds the application's own payments. They come from a query whose
 // order is not known, so after a break they are read anew.
 func (l *Ledger) AddPayments(ctx context.Context, entries iter.Seq2[Payment, error], seen func(int64)) error {
-	return fill(ctx, l, "payments", false, entries,
-		"INSERT INTO payments VALUES (NULL, ?, ?, ?, ?, ?, ?, ?)", "DELETE FROM payments WHERE source = ?",
-		func(p Payment) []any {
-			amount, currency := money(p.Amount)
-			return []any{"payments", []byte(p.Order), orNull(p.Step), []byte(p.Reference), amount, currency, p.Place}
-		}, seen)
+	return fillAnew(ctx, l, "payments", entries, "INSERT INTO payments VALUES (NULL, ?, ?, ?, ?, ?, ?)", func(p Payment) []any {
+		amount, currency := money(p.Amount)
+		return []any{[]byte(p.Order), orNull(p.Step), []byte(p.Reference), amount, currency, p.Place}
+	}, seen)
 }
 
-// AddMessages adds the messages of all queues, read anew after a break.
+// AddMessages adds the messages of all queues, read anew after a break. Where the
+// queues are in use it comes before [Ledger.AddRows]: a message that is taken in
+// between is then no lost one.
 func (l *Ledger) AddMessages(ctx context.Context, entries iter.Seq2[Message, error], seen func(int64)) error {
-	return fill(ctx, l, "messages", false, entries,
-		"INSERT INTO messages VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?)", "DELETE FROM messages WHERE source = ?",
-		func(m Message) []any {
-			return []any{"messages", []byte(m.Scope), []byte(m.Order), []byte(m.Step), m.Queue, m.ID, m.Failed, m.Delivered}
-		}, seen)
+	return fillAnew(ctx, l, "messages", entries, "INSERT INTO messages VALUES (NULL, ?, ?, ?, ?, ?, ?, ?)", func(m Message) []any {
+		return []any{[]byte(m.Scope), []byte(m.Order), []byte(m.Step), m.Queue, m.ID, m.Failed, m.Delivered}
+	}, seen)
 }
 
 // AddUnfetched adds the keys whose answer nobody was there to take, read anew after
 // a break.
 func (l *Ledger) AddUnfetched(ctx context.Context, keys iter.Seq2[zabor.Key, error]) error {
-	return fill(ctx, l, "unfetched", false, keys, "INSERT INTO unfetched VALUES (NULL, ?, ?, ?, ?)", "DELETE FROM unfetched WHERE source = ?",
-		func(k zabor.Key) []any { return []any{"unfetched", []byte(k.Scope), []byte(k.Order), []byte(k.Step)} }, nil)
+	return fillAnew(ctx, l, "unfetched", keys, "INSERT INTO unfetched VALUES (NULL, ?, ?, ?)", func(k zabor.Key) []any {
+		return []any{[]byte(k.Scope), []byte(k.Order), []byte(k.Step)}
+	}, nil)
 }
 
 func orNull(s string) any {

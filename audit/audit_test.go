@@ -81,7 +81,10 @@ func (w *world) audit(t testing.TB) (Total, []Difference) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	if !w.noFence {
+	if w.messages != nil {
+		err = l.AddMessages(t.Context(), each(w.messages), nil)
+	}
+	if err == nil && !w.noFence {
 		err = l.AddRows(t.Context(), pages(w.rows, 1000), nil)
 	}
 	if err == nil && w.successes != nil {
@@ -89,9 +92,6 @@ func (w *world) audit(t testing.TB) (Total, []Difference) {
 	}
 	if err == nil && w.payments != nil {
 		err = l.AddPayments(t.Context(), each(w.payments), nil)
-	}
-	if err == nil && w.messages != nil {
-		err = l.AddMessages(t.Context(), each(w.messages), nil)
 	}
 	if err == nil && w.unfetched != nil {
 		err = l.AddUnfetched(t.Context(), each(w.unfetched))
@@ -423,20 +423,144 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// BenchmarkAudit joins so many rows with so many successes: -benchtime 1x.
-func BenchmarkAudit(b *testing.B) {
-	for _, n := range []int{100_000, 1_000_000} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			w := &world{}
-			w.clean(n)
-			w.payments = nil
-			b.ResetTimer()
-			for b.Loop() {
-				if total, _ := w.audit(b); !total.Good() {
-					b.Fatalf("%+v", total)
-				}
+// A list that is read page by page goes on behind the last page that it has, and a
+// page without a yes is not its end.
+func TestPages(t *testing.T) {
+	t.Parallel()
+	pages := map[string]struct {
+		found []Success
+		next  string
+	}{
+		"":  {[]Success{success("1"), success("2")}, "b"},
+		"b": {nil, "c"},
+		"c": {[]Success{success("2"), success("3")}, ""}, // one is on both: it came meanwhile
+	}
+	path := filepath.Join(t.TempDir(), "work.db")
+	asked := []string{}
+	for try := range 2 {
+		l, err := Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = l.AddPages(t.Context(), "list of acme", func(place string) ([]Success, string, error) {
+			if asked = append(asked, place); try == 0 && place == "c" {
+				return nil, "", os.ErrDeadlineExceeded
 			}
-			b.ReportMetric(float64(n)*float64(b.N)/b.Elapsed().Seconds(), "rows/s")
-		})
+			return pages[place].found, pages[place].next, nil
+		}, nil)
+		if (err == nil) != (try == 1) {
+			t.Fatalf("try %d: %v", try, err)
+		}
+		if try == 0 {
+			l.Close()
+			continue
+		}
+		if err := l.Join(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		total, err := l.Total(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if total.Successes != 3 || total.DoubleCharged != 0 || !slices.Equal(asked, []string{"", "b", "c", "c"}) {
+			t.Errorf("%+v, asked for %q", total, asked)
+		}
+		if err := l.Remove(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// What is in no list of a provider's is not missing there; a step of a name that
+// only begins alike is.
+func TestUnlisted(t *testing.T) {
+	t.Parallel()
+	l, err := Open("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	var rows []zabor.Row
+	for _, step := range []string{"refund", "refund:R-7", "refunds", "charge"} {
+		row := settled("1")
+		row.Step, row.Reference, row.ProviderKey = step, "re_"+step, "key_"+step
+		rows = append(rows, row)
+	}
+	for _, err := range []error{
+		l.Unlisted(t.Context(), "stripe", "refund"), l.Unlisted(t.Context(), "adyen", "charge"),
+		l.AddRows(t.Context(), pages(rows, 10), nil), l.AddSuccesses(t.Context(), "export", each([]Success{success("9")}), nil), l.Join(t.Context()),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	found := []string{}
+	for d, err := range l.Differences(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d.Kind == RowWithoutSuccess {
+			found = append(found, d.Key.Step)
+		}
+	}
+	if slices.Sort(found); !slices.Equal(found, []string{"charge", "refunds"}) {
+		t.Errorf("without a success: %q", found)
+	}
+}
+
+// A shop at work: a row that came after the look at the queues began is not lost,
+// and one that was settled since is not still queued.
+func TestAuditOfAShopAtWork(t *testing.T) {
+	t.Parallel()
+	for _, queues := range []struct {
+		first bool
+		want  []string
+	}{
+		{true, []string{"in-doubt new"}},
+		{false, []string{"in-doubt new", "lost new", "settled-but-queued done"}},
+	} {
+		l, err := Open("")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		done := settled("done")
+		look := func() error {
+			return l.AddMessages(t.Context(), each([]Message{{Key: done.Key, Queue: "payments", ID: "m"}}), nil)
+		}
+		read := func() error {
+			now := time.Now()
+			doubt := settled("new")
+			doubt.State, doubt.Reference, doubt.CapturedAt, doubt.StateSince, doubt.ReadAt = zabor.Doubt, "", now, now, now
+			done.CapturedAt, done.StateSince, done.ReadAt = now, now, now
+			return l.AddRows(t.Context(), pages([]zabor.Row{done, doubt}, 10), nil)
+		}
+		steps := []func() error{look, read}
+		if !queues.first {
+			slices.Reverse(steps)
+		}
+		for _, step := range append(steps, func() error { return l.Join(t.Context()) }) {
+			if err := step(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var found []Difference
+		for d, err := range l.Differences(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			found = append(found, d)
+		}
+		if got := lines(found); !slices.Equal(got, queues.want) {
+			t.Errorf("queues first %t: %q, want %q", queues.first, got, queues.want)
+		}
+	}
+}
+
+// Each kind has one severity, and is named once.
+func TestKinds(t *testing.T) {
+	kinds, severities := Kinds()
+	if len(kinds) != 17 || len(severities) != len(kinds) || kinds[0] != ChargedTwice {
+		t.Errorf("%q, %q", kinds, severities)
 	}
 }

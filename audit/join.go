@@ -3,6 +3,7 @@ package audit
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -107,6 +108,9 @@ type check struct {
 // fence are the columns of a difference that come from a row.
 const fence = "f.scope, f.order_id, f.step, f.state, f.reference"
 
+// looked is when the look at the queues began.
+const looked = "(SELECT began FROM sources WHERE name = 'messages')"
+
 // paymentOf joins payments p to rows f.
 const paymentOf = "f.order_id = p.order_id AND (p.step IS NULL OR f.step = p.step)"
 
@@ -139,7 +143,8 @@ var checks = []check{
 	{RowWithoutSuccess, Critical, "successes", `
 		SELECT ` + fence + `, x'', f.amount, f.currency, NULL, NULL, f.since, ''
 		FROM fences f WHERE f.state = 'settled' AND NOT EXISTS (SELECT 1 FROM matches m WHERE m.fence = f.id)
-		  AND EXISTS (SELECT 1 FROM covered c WHERE (c.provider = '' OR c.provider = f.provider) AND (c.first IS NULL OR f.since BETWEEN c.first AND c.last))`},
+		  AND EXISTS (SELECT 1 FROM covered c WHERE (c.provider = '' OR c.provider = f.provider) AND (c.first IS NULL OR (f.captured >= c.first AND f.since <= c.last)))
+		  AND NOT EXISTS (SELECT 1 FROM unlisted u WHERE u.provider = f.provider AND (u.step = f.step OR CAST(u.step || ':' AS BLOB) = substr(f.step, 1, length(u.step) + 1)))`},
 	{Held, Warning, "", `SELECT ` + fence + `, f.other, f.amount, f.currency, NULL, NULL, f.since, f.reason FROM fences f
 		WHERE f.state NOT IN ('captured', 'pending', 'settled', 'declined', 'released', 'doubt')`},
 	{InDoubt, Warning, "", `SELECT ` + fence + `, f.other, f.amount, f.currency, NULL, NULL, f.since, f.reason FROM fences f
@@ -147,11 +152,12 @@ var checks = []check{
 	{Waiting, Info, "", `SELECT ` + fence + `, f.other, f.amount, f.currency, NULL, NULL, f.since, f.reason FROM fences f WHERE f.state = 'released'`},
 	{Lost, Critical, "messages", `
 		SELECT ` + fence + `, x'', f.amount, f.currency, NULL, NULL, f.since, f.reason FROM fences f
-		WHERE (f.state IN ('doubt', 'released') OR (f.state = 'captured' AND f.expired))
+		WHERE (f.state IN ('doubt', 'released') OR (f.state = 'captured' AND f.expired)) AND f.captured + f.skew < ` + looked + `
 		  AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.order_id = f.order_id AND m.step = f.step AND m.scope = f.scope)`},
 	{SettledButQueued, Info, "messages", `
 		SELECT ` + fence + `, x'', f.amount, f.currency, NULL, NULL, f.since, m.queue || CASE WHEN m.failed THEN ', failed: ' ELSE ': ' END || m.message
-		FROM messages m JOIN fences f ON f.order_id = m.order_id AND f.step = m.step AND f.scope = m.scope WHERE f.state IN ('settled', 'declined')`},
+		FROM messages m JOIN fences f ON f.order_id = m.order_id AND f.step = m.step AND f.scope = m.scope
+		WHERE f.state IN ('settled', 'declined') AND f.since + f.skew < ` + looked},
 	{Unfetched, Info, "unfetched", `SELECT DISTINCT ` + fence + `, x'', f.amount, f.currency, NULL, NULL, f.since, ''
 		FROM unfetched u JOIN fences f ON f.order_id = u.order_id AND f.step = u.step AND f.scope = u.scope`},
 	{MessageWithoutRow, Warning, "messages", `
@@ -195,4 +201,14 @@ func (c check) has(sources []string) bool {
 		}
 	}
 	return false
+}
+
+// Kinds are all kinds of differences, the gravest first, and how grave each is.
+func Kinds() (kinds []Kind, severities []Severity) {
+	for _, c := range checks {
+		if !slices.Contains(kinds, c.kind) {
+			kinds, severities = append(kinds, c.kind), append(severities, c.severity)
+		}
+	}
+	return kinds, severities
 }

@@ -65,7 +65,6 @@ func (l *Ledger) Total(ctx context.Context) (Total, error) {
 	if err := l.successes(ctx, &t); err != nil {
 		return t, fmt.Errorf("audit: %w", err)
 	}
-	double, risk := sums{}, sums{}
 	for d, err := range l.Differences(ctx) {
 		if err != nil {
 			return t, err
@@ -76,18 +75,17 @@ func (l *Ledger) Total(ctx context.Context) (Total, error) {
 		}
 		switch d.Kind {
 		case Held, InDoubt:
-			risk.add(d.Amount)
+			t.AtRisk = add(t.AtRisk, d.Amount)
 		case ChargedTwice:
-			double.add(d.Amount)
+			t.Double = add(t.Double, d.Amount)
 		case PaymentTwice:
 			if t.Rows == 0 && t.Successes == 0 {
-				double.add(d.Amount)
+				t.Double = add(t.Double, d.Amount)
 			}
 		case Lost:
 			t.Lost++
 		}
 	}
-	t.AtRisk, t.Double = risk.list(), double.list()
 	return t, nil
 }
 
@@ -188,20 +186,16 @@ func (l *Ledger) sources(ctx context.Context) (names []string, err error) {
 	return names, rows.Err()
 }
 
-// sums is money by currency, in the order in which the currencies came.
-type sums struct{ money []zabor.Money }
-
-func (s *sums) add(m zabor.Money) {
+// add is sums, by currency in the order in which they came, with m in it.
+func add(sums []zabor.Money, m zabor.Money) []zabor.Money {
 	if m.Currency == "" {
-		return
+		return sums
 	}
-	for i := range s.money {
-		if s.money[i].Currency == m.Currency {
-			s.money[i].Minor += m.Minor
-			return
+	for i := range sums {
+		if sums[i].Currency == m.Currency {
+			sums[i].Minor += m.Minor
+			return sums
 		}
 	}
-	s.money = append(s.money, m)
+	return append(sums, m)
 }
-
-func (s *sums) list() []zabor.Money { return s.money }

@@ -61,7 +61,7 @@ func TestBuiltins(t *testing.T) {
 		if err := yaml.Unmarshal(data, &raw); err != nil {
 			t.Fatal(err)
 		}
-		for _, name := range append(slices.Sorted(maps.Keys(raw.Profile)), "auth", "lookup") {
+		for _, name := range append(slices.Sorted(maps.Keys(raw.Profile)), "auth", "lookup", "list") {
 			if b.Why[name] == "" {
 				t.Errorf("%s: nothing says why %s is so", b.Name, name)
 			}
@@ -75,7 +75,7 @@ func TestBuiltins(t *testing.T) {
 			t.Errorf("%s: nothing says why the console is so, or how it finds anything", b.Name)
 		}
 		for name := range b.Why {
-			if _, ok := raw.Profile[name]; !ok && name != "auth" && name != "lookup" && name != "console" {
+			if _, ok := raw.Profile[name]; !ok && name != "auth" && name != "lookup" && name != "list" && name != "console" {
 				t.Errorf("%s: why %s, and there is none", b.Name, name)
 			}
 		}

@@ -37,6 +37,7 @@ type Profile struct {
 	Currency  string    `yaml:"currency"`  // pointer, compared with the row; empty: not compared
 	Exponents Exponents `yaml:"exponents"` // decimals of minor units where they are not those of ISO 4217
 	Lookup    *Lookup   `yaml:"lookup"`    // nil: a doubtful call can only be decided by a person
+	List      *List     `yaml:"list"`      // nil: what the provider did cannot be listed
 
 	// HoldAfter and PendingFor are the provider's own horizons: how long doubt and
 	// the lack of a verdict are nothing unusual there. The longer of it and the
@@ -230,6 +231,8 @@ type compiled struct {
 	made        pointer
 	full        int
 	as          string
+
+	list *listing // nil: there is none
 }
 
 type match struct {
@@ -327,6 +330,9 @@ func compile(p Profile) (c compiled, err error) {
 		return c, err
 	}
 	if c.rules, err = compileRules(p.Rules); err != nil {
+		return c, err
+	}
+	if c.list, err = compileList(p.List); err != nil {
 		return c, err
 	}
 	return c, compileLookup(p.Lookup, &c)

@@ -34,6 +34,7 @@ type Provider struct {
 	token       token        // of auth.Grant
 	proof       atomic.Pointer[proof]
 	rotated     func() (Profile, bool)
+	listPause   time.Duration // before a page of a list is asked for again; doubled each time
 
 	beforeWrite func() // tests: right before the first byte, after the clock was read; nil: nothing
 }
@@ -68,7 +69,7 @@ func New(name string, p Profile, o Options) (*Provider, error) {
 		compiled: c, name: name, timeout: p.Timeout, key: p.Key, dialer: d, replayFor: p.ReplayFor(),
 		storesNo: p.Key.Life > 0 && (p.Key.Replays == ReplaysAll || p.Key.Replays == ReplaysState),
 		keep:     o.Keep.orDefault(),
-		lookups:  newClient(d, p.Timeout),
+		lookups:  newClient(d, p.Timeout), listPause: time.Second,
 		forwards: newClient(d, p.Timeout),
 		rotated:  o.Rotated,
 	}

@@ -20,7 +20,10 @@ func ownDialect(payments, keyHeader string) dialect {
 		routes: []route{
 			{does: pays, path: "POST " + payments},
 			{does: gets, path: "GET " + payments + "/{id}"},
-			{does: finds, path: "GET " + payments, name: query("merchant_reference"), list: under("data")},
+			{does: finds, path: "GET " + payments, name: query("merchant_reference"), list: under("data"), pages: &pages{
+				limit: "limit", most: 1000, since: "since", next: "after", oldestFirst: true,
+				page: func(p page) any { return object{"data": p.entries, "next": p.next} },
+			}},
 			{does: intends, path: "POST /intents"},
 			{does: confirms, path: "POST /intents/{id}/confirm"},
 			{does: gets, path: "GET /intents/{id}"},
@@ -76,6 +79,9 @@ var builtins = []dialect{
 			{does: confirms, path: "POST /v1/payment_intents/{id}/confirm"},
 			{does: gets, path: "GET /v1/payment_intents/{id}"},
 			{does: finds, path: "GET /v1/payment_intents/search", name: stripeQuery, list: under("data")},
+			{does: finds, path: "GET /v1/payment_intents", pages: &pages{limit: "limit", most: 100, since: "created[gte]", next: "starting_after", page: func(p page) any {
+				return object{"object": "list", "url": "/v1/payment_intents", "data": p.entries, "has_more": p.next != ""}
+			}}},
 		},
 		answers: [statuses]int{paid: 200, processing: 200, refused: 402, prepared: 200, softly: 402},
 		object:  stripeIntent,
@@ -95,8 +101,18 @@ var builtins = []dialect{
 	},
 	{
 		name: "yookassa", prefix: "2d0c7f0e-000f-5000-8000-", auth: provider.AuthBasic, keyHeader: "Idempotence-Key", again: present,
-		asks:    asks{amount: "amount.value", major: true, currency: "amount.currency", orders: []string{"metadata.order"}},
-		routes:  []route{{does: pays, path: "POST /payments"}, {does: gets, path: "GET /payments/{id}"}},
+		asks: asks{amount: "amount.value", major: true, currency: "amount.currency", orders: []string{"metadata.order"}},
+		routes: []route{
+			{does: pays, path: "POST /payments"},
+			{does: gets, path: "GET /payments/{id}"},
+			{does: finds, path: "GET /payments", pages: &pages{limit: "limit", most: 100, since: "created_at.gte", next: "cursor", page: func(p page) any {
+				o := object{"type": "list", "items": p.entries}
+				if p.next != "" {
+					o["next_cursor"] = p.next
+				}
+				return o
+			}}},
+		},
 		answers: [statuses]int{paid: 200, processing: 200, refused: 200, softly: 200},
 		refuses: map[string]int{inFlight: 202},
 		object: func(r result) any {
@@ -128,9 +144,13 @@ var builtins = []dialect{
 		routes: []route{
 			{does: pays, path: "POST /payments"},
 			{does: gets, path: "GET /payments/{id}"},
-			{does: finds, path: "GET /payments", list: func(found []any) any {
-				return object{"count": len(found), "_embedded": object{"payments": found}}
-			}},
+			{does: finds, path: "GET /payments", pages: &pages{limit: "limit", most: 250, next: "from", at: from, page: func(p page) any {
+				var next any
+				if p.link != "" {
+					next = object{"href": p.link, "type": "application/hal+json"}
+				}
+				return object{"count": len(p.entries), "_embedded": object{"payments": p.entries}, "_links": object{"next": next}}
+			}}},
 		},
 		answers: [statuses]int{paid: 201, processing: 201, refused: 201, softly: 201},
 		refuses: map[string]int{invalidRequest: 422},
@@ -173,13 +193,13 @@ var builtins = []dialect{
 		routes: []route{
 			{does: pays, path: "POST /v2/payments"},
 			{does: gets, path: "GET /v2/payments/{id}"},
-			{does: finds, path: "GET /v2/payments", list: func(found []any) any {
-				plain := []any{}
-				for _, one := range found {
-					plain = append(plain, one.(object)["payment"])
+			{does: finds, path: "GET /v2/payments", pages: &pages{limit: "limit", most: 100, since: "begin_time", next: "cursor", order: "sort_order", page: func(p page) any {
+				o := object{"payments": plainly(p.entries, "payment")}
+				if p.next != "" {
+					o["cursor"] = p.next
 				}
-				return object{"payments": plain}
-			}},
+				return o
+			}}},
 		},
 		answers: [statuses]int{paid: 200, processing: 200, refused: 400, softly: 400},
 		object: func(r result) any {
@@ -237,8 +257,18 @@ var builtins = []dialect{
 	},
 	{
 		name: "gocardless", prefix: "PM", auth: provider.AuthBearer, keyHeader: "Idempotency-Key", again: conflict,
-		asks:    asks{amount: "payments.amount", currency: "payments.currency", orders: []string{"payments.metadata.order"}},
-		routes:  []route{{does: pays, path: "POST /payments"}, {does: gets, path: "GET /payments/{id}"}},
+		asks: asks{amount: "payments.amount", currency: "payments.currency", orders: []string{"payments.metadata.order"}},
+		routes: []route{
+			{does: pays, path: "POST /payments"},
+			{does: gets, path: "GET /payments/{id}"},
+			{does: finds, path: "GET /payments", pages: &pages{limit: "limit", most: 500, since: "created_at[gte]", next: "after", page: func(p page) any {
+				var after any
+				if p.next != "" {
+					after = p.next
+				}
+				return object{"payments": plainly(p.entries, "payments"), "meta": object{"cursors": object{"before": nil, "after": after}}}
+			}}},
+		},
 		answers: [statuses]int{paid: 201, processing: 201, refused: 201, softly: 201},
 		refuses: map[string]int{invalidRequest: 422, keyMismatch: 409, keyTaken: 409},
 		object: func(r result) any {
@@ -264,12 +294,15 @@ var builtins = []dialect{
 		asks: asks{amount: "amount", currency: "currency", orders: []string{"metadata.order"}, carried: "reference"},
 		routes: []route{
 			{does: pays, path: "POST /transaction/charge_authorization"},
+			{does: finds, path: "GET /transaction", pages: &pages{limit: "perPage", most: 100, since: "from", next: "page", at: nth, page: func(p page) any {
+				return object{"status": true, "message": "Transactions retrieved", "data": plainly(p.entries, "data")}
+			}}},
 			{does: finds, path: "GET /transaction/verify/{reference}", name: func(r *http.Request, _ map[string]any) string { return r.PathValue("reference") }},
 		},
 		answers: [statuses]int{paid: 200, processing: 200, refused: 200, softly: 200},
 		object: func(r result) any {
 			return object{"status": true, "message": "Charge attempted", "data": object{
-				"id": number(r.ID), "reference": r.carried, "amount": r.Amount, "currency": r.Currency,
+				"id": number(r.ID), "reference": r.carried, "amount": r.Amount, "currency": r.Currency, "created_at": made(r), "metadata": object{"order": r.Order},
 				"status": [statuses]string{paid: "success", processing: "pending", refused: "failed", softly: "failed"}[r.status],
 			}}
 		},
@@ -411,12 +444,23 @@ func stripeQuery(r *http.Request, _ map[string]any) string {
 	return name
 }
 
+// plainly takes each entry out of the object that it is in under the given name.
+func plainly(entries []any, name string) []any {
+	plain := []any{}
+	for _, one := range entries {
+		plain = append(plain, one.(object)[name])
+	}
+	return plain
+}
+
 func squareErrors(category, code string) any {
 	return object{"errors": []any{object{"category": category, "code": code}}}
 }
 
 func gocardlessPayment(r result, status string) any {
-	return object{"payments": object{"id": r.ID, "status": status, "amount": r.Amount, "currency": r.Currency, "metadata": object{"order": r.Order}}}
+	return object{"payments": object{
+		"id": r.ID, "created_at": made(r), "status": status, "amount": r.Amount, "currency": r.Currency, "metadata": object{"order": r.Order},
+	}}
 }
 
 func tbankPayment(r result, good bool) any {

@@ -64,6 +64,7 @@ type Stats struct {
 //
 //	POST /payments                          makes a payment; see payment for the body
 //	GET  /payments?merchant_reference=NAME  the payments of an order or key, in "data"
+//	GET  /payments?since=TIME&after=ID      all payments, page by page; "next" is the next one's after
 //	GET  /payments/ID                       one payment
 //	POST /intents                           a payment that moves nothing yet; the body is the same
 //	POST /intents/ID/confirm                moves its money
@@ -200,6 +201,10 @@ func Profile(baseURL string, absentAfter time.Duration) provider.Profile {
 		Lookup: &provider.Lookup{
 			Path: "/payments?merchant_reference={{provider_key}}", Items: "/data", AbsentAfter: absentAfter,
 			Prepared: "/intents/{{prepared}}", Reference: "/payments/{{reference}}",
+		},
+		List: &provider.List{
+			Path: "/payments?limit=1000&since={{since}}", Items: "/data", Made: "/created", Key: "/idempotency_key", Orders: []string{"/merchant_reference"},
+			Next: provider.Next{Parameter: "after", Cursor: "/next"},
 		},
 	}
 }

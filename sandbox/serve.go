@@ -222,23 +222,28 @@ func (s *Sandbox) hang(r *http.Request) {
 	}
 }
 
-// mostListed is how many payments a list has that is not filtered.
-const mostListed = 100
+// mostFound is how many payments an answer to a look-up has.
+const mostFound = 100
 
-// serveFind looks for the payments that carried a name, or lists the newest.
+// serveFind looks for the payments that carried a name, or lists all.
 func (s *Sandbox) serveFind(d *dialect, r route, w http.ResponseWriter, req *http.Request, fields map[string]any) {
 	name := ""
 	if r.name != nil {
-		if name = r.name(req, fields); name == "" {
-			d.failWith(w, refuse(invalidRequest, "what is looked for is missing"))
-			return
-		}
+		name = r.name(req, fields)
+	}
+	switch {
+	case name == "" && r.pages != nil:
+		s.serveList(d, r.pages, w, req)
+		return
+	case name == "" && r.name != nil:
+		d.failWith(w, refuse(invalidRequest, "what is looked for is missing"))
+		return
 	}
 	s.mu.Lock()
 	seen := s.now().Add(-s.o.LookupLag).UnixNano()
 	found := []any{}
 	for _, n := range slices.Backward(s.found(d, r, name)) {
-		if s.payments[n].at <= seen && len(found) < mostListed {
+		if s.payments[n].at <= seen && len(found) < mostFound {
 			found = append(found, d.object(s.result(n, false)))
 		}
 	}

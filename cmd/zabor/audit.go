@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/csv"
@@ -31,6 +32,7 @@ import (
 type auditCommand struct {
 	Since          string        `placeholder:"WHEN" help:"Only what was done since then: a duration such as 48h, or a time such as 2026-03-02T10:00:00Z. What is open is always looked at."`
 	ProviderExport []string      `placeholder:"[NAME=]FILE" help:"A provider's list of payments: CSV, or a JSON object on each line. NAME is the provider's in the configuration. Stripe's, PayPal's, YooKassa's and Adyen's exports are known."`
+	ProviderList   []string      `placeholder:"NAME" help:"Read the provider's own list of payments, by GETs alone. NAME is the provider's in the configuration; zabor providers show says which have one."`
 	Columns        string        `placeholder:"MAP" help:"What the export's columns mean: reference=Txn,amount=Total,currency=Cur,order=Order,status=State:paid|captured (minor=… for minor units)."`
 	PaymentsQuery  string        `placeholder:"SQL" help:"A SELECT on the application's own payments, with columns order and, as far as there are, step, reference, amount (minor units) or major, currency."`
 	Database       string        `placeholder:"NAME" help:"The environment variable with the address of the application's database, for --payments-query. Else database: or fence: of the configuration."`
@@ -78,8 +80,9 @@ func (c *auditCommand) Run(p *program) error {
 type auditor struct {
 	*program
 	c       *auditCommand
-	since   time.Time
+	since   time.Time // of the audit that runs; zero: the beginning
 	exports []audit.Export
+	lists   []*provider.Provider
 	file    *config.Config  // nil: there is none
 	store   *sqlstore.Store // of the fence; nil: there is none
 	app     *sqlstore.Store // for the payments query; nil: there is none
@@ -89,7 +92,7 @@ type auditor struct {
 func (c *auditCommand) prepare(p *program) (*auditor, error) {
 	a := &auditor{program: p, c: c, close: func() {}}
 	var err error
-	if a.since, err = since(c.Since, time.Now()); err != nil {
+	if _, err = since(c.Since, time.Now()); err != nil {
 		return nil, err
 	}
 	var columns *audit.Columns
@@ -118,6 +121,8 @@ func (c *auditCommand) prepare(p *program) (*auditor, error) {
 		}
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, usage(err, "")
+	case len(c.ProviderList) > 0:
+		return nil, usage(errors.New("--provider-list needs a zabor.yaml with the provider and its secret"), `without one, export the payments and type "zabor audit --provider-export FILE"`)
 	case len(a.exports) == 0 && (c.PaymentsQuery == "" || c.Database == "" && c.App == ""):
 		return nil, usage(errors.New("nothing to audit: there is no zabor.yaml, no --provider-export, and no --payments-query with --database or --app"),
 			`without a fence, type "zabor audit --provider-export FILE", or "zabor audit --database DATABASE_URL --payments-query SQL"`)
@@ -167,7 +172,40 @@ func (a *auditor) openConfigured() error {
 		}
 	}
 	a.file, a.store, a.close = file, store, func() { store.Close() }
+	if err := a.openLists(); err != nil {
+		a.close()
+		return err
+	}
 	return nil
+}
+
+// openLists opens the providers whose own lists are read.
+func (a *auditor) openLists() error {
+	providers, err := a.providers(a.file)
+	if err != nil {
+		return err
+	}
+	for _, name := range a.c.ProviderList {
+		one, known := providers[name]
+		switch {
+		case !known:
+			return usage(fmt.Errorf("--provider-list %s: %s has no provider of that name", name, a.file.Path), "the name is the one under providers:")
+		case !one.Lists():
+			return usage(fmt.Errorf("--provider-list %s: %s", name, a.noList(name)), "zabor audit --provider-export "+name+"=FILE")
+		case slices.ContainsFunc(a.exports, func(e audit.Export) bool { return e.Provider == name }):
+			return usage(fmt.Errorf("--provider-list %s and an export of the same provider: each would be missing in the other", name), "give one of the two")
+		}
+		a.lists = append(a.lists, one)
+	}
+	return nil
+}
+
+// noList is why the provider of that name cannot be listed.
+func (a *auditor) noList(name string) string {
+	if known, ok := provider.BuiltinNamed(a.file.Providers[name].Profile); ok {
+		return known.Why["list"]
+	}
+	return "its profile has no list: describe one, or export the payments"
 }
 
 func (a *auditor) openApplication() error {
@@ -229,6 +267,10 @@ func openApp(path string) (*sqlstore.Store, error) {
 
 // run reads everything and joins it. The ledger is the caller's to close.
 func (a *auditor) run(ctx context.Context) (*audit.Ledger, audit.Total, error) {
+	var err error
+	if a.since, err = since(a.c.Since, time.Now()); err != nil {
+		return nil, audit.Total{}, err
+	}
 	ledger, err := audit.Open(a.c.Work)
 	if err != nil {
 		return nil, audit.Total{}, usage(err, "")
@@ -245,6 +287,9 @@ func (a *auditor) fill(ctx context.Context, ledger *audit.Ledger) (audit.Total, 
 	say := progress(a.program)
 	seen := func(what string) func(int64) {
 		return func(n int64) { say("\r%s: %d read%20s", what, n, "") }
+	}
+	if err := a.fillFirst(ctx, ledger, seen); err != nil {
+		return audit.Total{}, err
 	}
 	if a.store != nil {
 		if err := ledger.AddRows(ctx, a.rows(ctx), seen("rows")); err != nil {
@@ -268,11 +313,6 @@ func (a *auditor) fill(ctx context.Context, ledger *audit.Ledger) (audit.Total, 
 			return audit.Total{}, usage(err, "the query must give a column order, and may give step, reference, amount or major, currency")
 		}
 	}
-	if a.file != nil && !a.c.NoQueues && len(a.file.Queues) > 0 {
-		if err := ledger.AddMessages(ctx, a.messages(ctx), seen("messages")); err != nil {
-			return audit.Total{}, unreachable(err, "--no-queues leaves the queues out")
-		}
-	}
 	say("\rcomparing%40s", "")
 	if err := ledger.Join(ctx); err != nil {
 		return audit.Total{}, err
@@ -280,6 +320,66 @@ func (a *auditor) fill(ctx context.Context, ledger *audit.Ledger) (audit.Total, 
 	total, err := ledger.Total(ctx)
 	say("\r%60s\r", "")
 	return total, err
+}
+
+// fillFirst reads what is read before the rows. A charge that a list has, or a
+// message that was taken, has its row before; the other way round a shop at work
+// would look like one with differences.
+func (a *auditor) fillFirst(ctx context.Context, ledger *audit.Ledger, seen func(string) func(int64)) error {
+	if a.file == nil {
+		return nil
+	}
+	if err := a.unlisted(ctx, ledger); err != nil {
+		return err
+	}
+	for _, one := range a.lists {
+		if err := ledger.AddPages(ctx, "list of "+one.Name(), a.listed(ctx, one), seen(one.Name())); err != nil {
+			return unreachable(err, "nothing was compared; with --work FILE the next audit goes on where this one was")
+		}
+	}
+	if a.c.NoQueues || len(a.file.Queues) == 0 {
+		return nil
+	}
+	if err := ledger.AddMessages(ctx, a.messages(ctx), seen("messages")); err != nil {
+		return unreachable(err, "--no-queues leaves the queues out")
+	}
+	return nil
+}
+
+// unlisted tells ledger which steps make what is in no list of their provider's.
+func (a *auditor) unlisted(ctx context.Context, ledger *audit.Ledger) error {
+	providers, err := a.providers(a.file)
+	if err != nil {
+		return err
+	}
+	for name, s := range a.file.Steps {
+		first := s.Request
+		if s.Prepare != nil {
+			first = s.Prepare
+		}
+		for _, one := range providers {
+			if one.ListsPath(string(first.Path)) {
+				continue
+			}
+			if err := ledger.Unlisted(ctx, one.Name(), cmp.Or(s.Step, name)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// listed gives a page of a provider's list.
+func (a *auditor) listed(ctx context.Context, one *provider.Provider) func(string) ([]audit.Success, string, error) {
+	return func(place string) (found []audit.Success, next string, err error) {
+		page, next, err := one.List(ctx, a.since, place)
+		for _, l := range page {
+			found = append(found, audit.Success{
+				Provider: one.Name(), Reference: l.Reference, Alias: l.Alias, Key: l.Key, Order: l.Order, Amount: l.Amount, At: l.At, Place: "list of " + one.Name(),
+			})
+		}
+		return found, next, err
+	}
 }
 
 // rows reads a page of the fence; of closed rows only those since the time asked
@@ -403,7 +503,7 @@ func (a *auditor) messages(ctx context.Context) iter.Seq2[audit.Message, error] 
 			return
 		}
 		defer closeQueues()
-		f := failures{steps: a.file.Compiled()}
+		f := failuresIn(a.file, a.store, queues)
 		for _, q := range queues {
 			for seen, err := range q.Look(ctx) {
 				if err != nil {
@@ -416,108 +516,13 @@ func (a *auditor) messages(ctx context.Context) iter.Seq2[audit.Message, error] 
 					return
 				}
 			}
-			for _, t := range transports(q.Queue, a.store) {
-				for failed, err := range t.entries(ctx) {
-					if err != nil {
-						yield(audit.Message{}, fmt.Errorf("failure transport of %s: %w", q.Name(), err))
-						return
-					}
-					k, ok := f.key(failed)
-					if ok && !yield(audit.Message{Key: k, Queue: q.Name(), ID: failed.id, Failed: true}, nil) {
-						return
-					}
-				}
+		}
+		for m, err := range f.keyed(ctx) {
+			if !yield(audit.Message{Key: m.key, Queue: m.in.queue, ID: m.id, Failed: true}, err) || err != nil {
+				return
 			}
 		}
 	}
-}
-
-// watch audits again and again, and alerts when the differences have changed.
-func (a *auditor) watch(every time.Duration) error {
-	if a.file == nil {
-		return usage(errors.New("--watch needs a zabor.yaml: it alerts at its addresses"), "")
-	}
-	endAlerts, err := a.alerts(a.file)
-	if err != nil {
-		return err
-	}
-	defer endAlerts()
-	before := map[string]bool{}
-	for {
-		now, err := a.once()
-		switch {
-		case a.ctx.Err() != nil:
-			return nil
-		case err != nil:
-			a.log.Warn("cannot audit; trying again", "in", every, "error", err)
-		default:
-			a.tell(before, now)
-			before = map[string]bool{}
-			for id := range now {
-				before[id] = true
-			}
-		}
-		select {
-		case <-a.ctx.Done():
-			return nil
-		case <-time.After(every):
-		}
-	}
-}
-
-// once is the differences of one audit above info, by what makes them different.
-func (a *auditor) once() (map[string]audit.Difference, error) {
-	ledger, total, err := a.run(a.ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = ledger.Remove() }()
-	a.log.Info("audited", "provider_successes", total.ProviderSuccesses, "unique_rows", total.UniqueRows, "double_charged", total.DoubleCharged, "lost", total.Lost, "differences", total.Bad)
-	found := map[string]audit.Difference{}
-	for d, err := range ledger.Differences(a.ctx) {
-		if err != nil {
-			return nil, err
-		}
-		if d.Severity != audit.Info {
-			found[fmt.Sprint(d.Kind, d.Key, d.Reference, d.Other)] = d
-		}
-	}
-	return found, nil
-}
-
-// tell alerts of what is in now and was not before: one by one where they are few.
-func (a *auditor) tell(before map[string]bool, now map[string]audit.Difference) {
-	const few = 10
-	fresh := map[audit.Kind][]audit.Difference{}
-	for id, d := range now {
-		if !before[id] {
-			fresh[d.Kind] = append(fresh[d.Kind], d)
-		}
-	}
-	for kind, list := range fresh {
-		severity := zabor.Warning
-		if list[0].Severity == audit.Critical {
-			severity = zabor.Critical
-		}
-		if len(list) > few {
-			a.alert(zabor.Alert{Severity: severity, Code: "audit-" + string(kind), Text: fmt.Sprintf("the audit has found %d more of %s", len(list), kind), Next: "zabor audit"})
-			continue
-		}
-		for _, d := range list {
-			a.alert(zabor.Alert{Severity: severity, Code: "audit-" + string(kind), Key: d.Key, State: d.State, Amount: d.Amount, Text: told(d), Next: "zabor fence list --order " + d.Key.Order})
-		}
-	}
-}
-
-// told is d in a line.
-func told(d audit.Difference) string {
-	parts := []string{string(d.Kind)}
-	for _, part := range []string{d.Reference, d.Other, moneyText(d.OtherAmount), d.Place} {
-		if part != "" {
-			parts = append(parts, printable(part))
-		}
-	}
-	return strings.Join(parts, ", ")
 }
 
 func (a *auditor) print(ledger *audit.Ledger, total audit.Total) error {

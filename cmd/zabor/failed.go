@@ -368,21 +368,41 @@ func (f *failures) list(ctx context.Context) error {
 		return nil
 	}
 	byKey := map[zabor.Key][]found{}
-	for _, t := range f.transports {
-		if t.moveOn == nil {
-			continue
+	for m, err := range f.keyed(ctx) {
+		if err != nil {
+			return err
 		}
-		for m, err := range t.entries(ctx) {
-			if err != nil {
-				return fmt.Errorf("queue %s: %w", t.queue, err)
-			}
-			if k, ok := f.key(m); ok {
-				byKey[k] = append(byKey[k], found{in: t, failedMessage: m})
-			}
-		}
+		byKey[m.key] = append(byKey[m.key], m.found)
 	}
 	f.byKey = byKey
 	return nil
+}
+
+// keyed is a failed message from which a step makes a key.
+type keyed struct {
+	found
+	key zabor.Key
+}
+
+// keyed gives the messages of steps, transport by transport and there the newest
+// first, and ends with the first error.
+func (f *failures) keyed(ctx context.Context) iter.Seq2[keyed, error] {
+	return func(yield func(keyed, error) bool) {
+		for _, t := range f.transports {
+			if t.moveOn == nil {
+				continue
+			}
+			for m, err := range t.entries(ctx) {
+				if err != nil {
+					yield(keyed{}, fmt.Errorf("failure transport of queue %s: %w", t.queue, err))
+					return
+				}
+				if k, ok := f.key(m); ok && !yield(keyed{found{in: t, failedMessage: m}, k}, nil) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // find is the message that each id names.

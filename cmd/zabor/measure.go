@@ -75,15 +75,20 @@ func (p *program) serveMetrics(ctx context.Context, c *core, queues []worker.Que
 		checks = append(checks, metrics.Check{Name: "queue " + q.Name(), Well: func(ctx context.Context) error { _, err := q.Depth(ctx); return err }})
 	}
 	c.metrics.Watch(state)
+	return p.serveAt(ctx, c.metrics, listener, checks), nil
+}
+
+// serveAt answers at listener until ctx ends. done waits for the end.
+func (p *program) serveAt(ctx context.Context, m *metrics.Metrics, listener net.Listener, checks []metrics.Check) (done func()) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		if err := c.metrics.Serve(ctx, listener, checks); err != nil {
+		if err := m.Serve(ctx, listener, checks); err != nil {
 			p.log.Error("the metrics are not served any more", "error", err)
 		}
 	}()
 	p.log.Info("metrics", "address", listener.Addr().String())
-	return func() { <-ended }, nil
+	return func() { <-ended }
 }
 
 // mostLooked is how many messages are looked at to find the first ready one.

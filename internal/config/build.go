@@ -196,6 +196,12 @@ func (p *Provider) custom() provider.Profile {
 			Items: l.Items, Carried: l.Carried, Paths: l.Paths, AbsentAfter: l.AbsentAfter,
 		}
 	}
+	if l := p.List; l != nil {
+		profile.List = &provider.List{Path: l.Path, Since: l.Since, Items: l.Items, As: l.As, Made: l.Made, Alias: l.Alias, Key: l.Key, Orders: l.Orders, Paths: l.Paths}
+		if l.Next != nil {
+			profile.List.Next = provider.Next(*l.Next)
+		}
+	}
 	return profile
 }
 

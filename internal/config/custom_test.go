@@ -43,6 +43,9 @@ func TestCustomProfile(t *testing.T) {
 		t.Errorf("%+v %+v %+v", p.Malformed, p.Prepare, p.Echo)
 	case p.Lookup.Prepared != "/intents/{{prepared}}" || p.Lookup.Reference != "/payments/{{reference}}" || p.Lookup.Carried != "/metadata/key" || p.PendingFor != 240*time.Hour:
 		t.Errorf("look-up %+v", p.Lookup)
+	case p.List.Path != "/payments?limit=100&since={{since}}" || p.List.Items != "/data" || p.List.Made != "/created" || p.List.Key != "/metadata/key" || p.List.Orders[0] != "/metadata/order" ||
+		p.List.Paths[0] != "/intents" || p.List.Next != (provider.Next{Parameter: "cursor", Cursor: "/next"}):
+		t.Errorf("list %+v", p.List)
 	}
 }
 
@@ -56,6 +59,9 @@ func TestCustomProfileRefused(t *testing.T) {
 		{"echo: {key: /metadata/key,", "echo: {key: metadata,", "providers.acquirer.echo.key"},
 		{`path: "/payments?key={{provider_key}}"`, `path: "/payments?key={{.cents}}"`, "sees only the row"},
 		{"carried: /metadata/key", "carried: key", "lookup.carried"},
+		{"items: /data\n      made", "items: data\n      made", "providers.acquirer.list.items"},
+		{"next: {parameter: cursor, cursor: /next}", "next: {cursor: /next}", "providers.acquirer.list.next"},
+		{`path: "/payments?limit=100`, `path: "payments?limit=100`, "providers.acquirer.list.path"},
 		{"pending_for: 240h", "pending_for: 1ms", "out of bounds"},
 		{"absent_after: 10m", "body: {a: 1}\n      absent_after: 10m", "lookup.body: unknown key"},
 	} {

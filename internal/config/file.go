@@ -100,6 +100,7 @@ type Provider struct {
 	Amount    *AnswerAmount     `yaml:"amount" doc:"Where an answer holds the amount."`
 	Currency  string            `yaml:"currency" doc:"Where an answer holds the currency."`
 	Lookup    *Lookup           `yaml:"lookup" doc:"The request that finds out what became of a call."`
+	List      *List             `yaml:"list" doc:"The requests that list all that the provider did, for zabor audit --provider-list."`
 
 	HoldAfter  time.Duration `yaml:"hold_after" min:"1s" doc:"Where doubt is nothing unusual for longer than the top-level hold_after; the longer one counts."`
 	PendingFor time.Duration `yaml:"pending_for" min:"1s" doc:"Where verdicts take longer than the top-level pending_for, as of direct debits; the longer one counts."`
@@ -164,6 +165,29 @@ type Lookup struct {
 	Paths       []string      `yaml:"paths" doc:"Paths of the requests that path finds; the absence of another means nothing."`
 	Items       string        `yaml:"items" doc:"The answer's list of what was found; without it the whole answer is the hit, and 404 is absent."`
 	AbsentAfter time.Duration `yaml:"absent_after" need:"true" min:"1s" doc:"How long after the last moment of sending a look-up that finds nothing proves that there is nothing."`
+}
+
+// List is how all that the provider did is listed, page by page.
+type List struct {
+	Path   string   `yaml:"path" need:"true" doc:"Of the first page, behind base_url; {{since}} in it is the time from which on. Without it the newest come first, and are read until they are older."`
+	Since  string   `yaml:"since" default:"rfc3339" enum:"rfc3339 unix" doc:"How {{since}} is written."`
+	Items  string   `yaml:"items" need:"true" doc:"JSON pointer to the list of entries in a page."`
+	As     string   `yaml:"as" doc:"The name under which an answer to a call has what an entry is plainly."`
+	Made   string   `yaml:"made" need:"true" doc:"JSON pointer in an entry to when it was made: RFC 3339, or Unix seconds."`
+	Alias  string   `yaml:"alias" doc:"JSON pointer in an entry to another id of the same payment."`
+	Key    string   `yaml:"key" doc:"JSON pointer in an entry to what its request carried as {{provider_key}}."`
+	Orders []string `yaml:"orders" doc:"JSON pointers in an entry to the order's id; the first that is there counts."`
+	Paths  []string `yaml:"paths" doc:"Paths of the requests whose payments are listed, of two steps the first; none: of all."`
+	Next   *Next    `yaml:"next" need:"true" doc:"How the next page is asked for."`
+}
+
+// Next is how the page behind a page is asked for.
+type Next struct {
+	Link      string `yaml:"link" doc:"JSON pointer to the next page's address, below base_url; without the rest."`
+	Parameter string `yaml:"parameter" doc:"Parameter of the query that asks for it: with cursor, with last, or the number of the page."`
+	Cursor    string `yaml:"cursor" doc:"JSON pointer in a page to the parameter's value; none there: it is the last page."`
+	Last      string `yaml:"last" doc:"JSON pointer in the last entry to the parameter's value."`
+	More      string `yaml:"more" doc:"JSON pointer in a page to false where it is the last."`
 }
 
 // Step is one step: which messages ask for it, and the request it makes.
