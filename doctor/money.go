@@ -56,7 +56,7 @@ var (
 func newMoney(p *app.Project, o Options) *money {
 	m := &money{p: p, o: o, hosts: hosts(o)}
 	for _, e := range m.entries() {
-		m.follow(e, e.method, map[*app.Method]bool{}, 0)
+		m.follow(e, e.class, e.method, map[*app.Method]bool{}, 0)
 	}
 	return m
 }
@@ -84,9 +84,9 @@ func hosts(o Options) map[string]string {
 func (m *money) entries() []entry {
 	var list []entry
 	for _, job := range m.p.Jobs() {
-		method := job.Method("handle")
+		method := m.p.Method(job, "handle")
 		if method == nil {
-			method = job.Method("__invoke")
+			method = m.p.Method(job, "__invoke")
 		}
 		list = append(list, entry{job, method, job.Name})
 	}
@@ -97,8 +97,9 @@ func (m *money) entries() []entry {
 }
 
 // follow collects the charges in a method and in those of the application that
-// it calls.
-func (m *money) follow(e entry, method *app.Method, seen map[*app.Method]bool, depth int) {
+// it calls. this is the class of $this: a method may be of a trait, or of a class
+// that this one extends.
+func (m *money) follow(e entry, this *app.Class, method *app.Method, seen map[*app.Method]bool, depth int) {
 	if method == nil || seen[method] || depth > 8 {
 		return
 	}
@@ -113,13 +114,19 @@ func (m *money) follow(e entry, method *app.Method, seen map[*app.Method]bool, d
 			}
 			continue
 		}
-		if class := m.p.Class(call.Class); class != nil && (call.On == nil || call.Root == "$this" && len(call.Via) == 0) && len(call.Via) == 0 {
-			m.follow(e, class.Method(call.Name), seen, depth+1)
-			if class.Kind == "interface" {
-				for _, other := range m.p.Classes {
-					if other.Kind == "class" && m.p.Is(other, class.Name) {
-						m.follow(e, other.Method(call.Name), seen, depth+1)
-					}
+		class := m.p.Class(call.Class)
+		own := call.Root == "$this" && len(call.Via) == 0
+		if own {
+			class = this
+		}
+		if class == nil || !own && call.On != nil || len(call.Via) > 0 {
+			continue
+		}
+		m.follow(e, class, m.p.Method(class, call.Name), seen, depth+1)
+		if class.Kind == "interface" {
+			for _, other := range m.p.Classes {
+				if other.Kind == "class" && m.p.Is(other, class.Name) {
+					m.follow(e, other, m.p.Method(other, call.Name), seen, depth+1)
 				}
 			}
 		}
@@ -138,6 +145,9 @@ func (m *money) charge(call *app.Call, in *app.Method) (charge, bool) {
 		}
 		c.provider = sdk.name
 		return c, true
+	}
+	if strings.EqualFold(call.Name, "curl_exec") && call.Root == "" {
+		return m.curl(c)
 	}
 	client := app.Short(call.Class)
 	if !slices.Contains([]string{"Http", "Client", "ClientInterface", "HttpClientInterface", "PendingRequest", "Factory"}, client) || !writes.MatchString(call.Name) {
@@ -160,13 +170,40 @@ func (m *money) charge(call *app.Call, in *app.Method) (charge, bool) {
 	if reading {
 		return c, false
 	}
+	return m.about(c, about.String())
+}
+
+// curl is charge of a curl_exec: what it does is in the calls before it.
+func (m *money) curl(c charge) (charge, bool) {
+	c.http = true
+	var about strings.Builder
+	for _, call := range c.in.Calls {
+		if call.Line > c.call.Line || call.Root != "" {
+			continue
+		}
+		switch strings.ToLower(call.Name) {
+		case "curl_init", "curl_setopt", "curl_setopt_array":
+			for _, arg := range call.Args {
+				about.WriteString(arg.Text + " ")
+			}
+		}
+	}
+	if !strings.Contains(about.String(), "CURLOPT_POST") && !strings.Contains(about.String(), "CURLOPT_CUSTOMREQUEST") {
+		return c, false // it reads
+	}
+	return m.about(c, about.String())
+}
+
+// about names the provider that a request is for, by what is said of it or else by
+// the addresses that stand in the same class.
+func (m *money) about(c charge, text string) (charge, bool) {
 	for host, name := range m.hosts {
-		if strings.Contains(about.String(), host) {
+		if strings.Contains(text, host) {
 			c.provider = name
 			return c, true
 		}
 	}
-	for _, s := range in.Class.Methods {
+	for _, s := range c.in.Class.Methods {
 		for _, literal := range s.Strings {
 			for host, name := range m.hosts {
 				if strings.Contains(literal.Text, host) {
@@ -177,7 +214,7 @@ func (m *money) charge(call *app.Call, in *app.Method) (charge, bool) {
 		}
 	}
 	c.provider = "a payment provider"
-	return c, harmful.MatchString(about.String())
+	return c, harmful.MatchString(text)
 }
 
 // isFenced reports whether the charges in a method go through zabor: its proxy,

@@ -26,7 +26,7 @@ func unlimitedTries(c *check) {
 	}
 	for _, job := range c.Jobs() {
 		v := jobOption(c, job, "tries")
-		if n, ok := v.Int(); ok && n == 0 && job.Method("retryUntil") == nil {
+		if n, ok := v.Int(); ok && n == 0 && c.Method(job, "retryUntil") == nil {
 			c.at(v.From, "public $tries = 3;", "%s has $tries 0, without end: %s", app.Short(job.Name), why)
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -244,6 +246,30 @@ func TestPostgres(t *testing.T) {
 		{"partial", "order_id text NOT NULL, state text; CREATE UNIQUE INDEX ON f_partial (order_id) WHERE state = 'open'", []string{"ZB174 error"}},
 		{"wide", "order_id text NOT NULL, created_at timestamptz NOT NULL, UNIQUE (order_id, created_at)", []string{"ZB174 error"}},
 	})
+}
+
+// A standby of PostgreSQL, which is in recovery for as long as it is one.
+func TestPostgresStandby(t *testing.T) {
+	t.Parallel()
+	s := servers.OwnPostgres(t)
+	db, err := sql.Open("pgx", servers.PostgresDatabase(t, s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	examineSettings(t, db, "postgres", []serverSetting{{"", nil}})
+	s.Kill()
+	signal := filepath.Join(s.Dir, "data", "standby.signal")
+	if err := errors.Join(os.WriteFile(signal, nil, 0o600), os.Chmod(signal, 0o666)); err != nil { // the server's user writes it too
+		t.Fatal(err)
+	}
+	if err := s.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.ExecContext(limited(t), "CREATE TABLE nowhere (id int)"); err == nil {
+		t.Fatal("it takes writes: that is no standby")
+	}
+	examineSettings(t, db, "postgres", []serverSetting{{"", []string{"ZB172 error"}}})
 }
 
 type serverSetting struct {

@@ -458,7 +458,7 @@ func (p *Project) Jobs() []*Class {
 		return nil
 	}
 	for _, c := range p.Classes {
-		if c.Kind == "class" && p.Is(c, "ShouldQueue", "ShouldQueueAfterCommit", "ShouldBeUnique", "ShouldBeUniqueUntilProcessing") && (c.Method("handle") != nil || c.Method("__invoke") != nil) {
+		if c.Kind == "class" && p.Is(c, "ShouldQueue", "ShouldQueueAfterCommit", "ShouldBeUnique", "ShouldBeUniqueUntilProcessing") && (p.Method(c, "handle") != nil || p.Method(c, "__invoke") != nil) {
 			list = append(list, c)
 		}
 	}

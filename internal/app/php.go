@@ -84,7 +84,17 @@ func blank(b []byte) {
 	}
 }
 
+// largestPHP is the largest PHP file that is parsed, in bytes: what its parser needs
+// grows faster than the file.
+const largestPHP = 512 << 10
+
 func parse(content []byte) (root *ast.Root, problems []*errors.Error) {
+	switch {
+	case len(content) > largestPHP:
+		return nil, []*errors.Error{errors.NewError(fmt.Sprintf("a file larger than %d KiB", largestPHP>>10), nil)}
+	case brackets(content) > deepest:
+		return nil, []*errors.Error{errors.NewError(fmt.Sprintf("nested deeper than %d levels", deepest), nil)}
+	}
 	defer func() {
 		if r := recover(); r != nil { // a file of others must not end the program
 			root, problems = nil, append(problems, errors.NewError(fmt.Sprint(r), nil))
@@ -97,8 +107,45 @@ func parse(content []byte) (root *ast.Root, problems []*errors.Error) {
 	if err != nil {
 		problems = append(problems, errors.NewError(err.Error(), nil))
 	}
-	root, _ = node.(*ast.Root)
+	if root, _ = node.(*ast.Root); root != nil && deeper(root, deepest) {
+		return nil, append(problems, errors.NewError(fmt.Sprintf("nested deeper than %d levels", deepest), nil))
+	}
 	return root, problems
+}
+
+// deepest is how deep a tree may be: what reads one calls itself for each level.
+const deepest = 2_000
+
+// brackets is how many are open at most, those in texts too.
+func brackets(content []byte) (most int) {
+	open := 0
+	for _, c := range content {
+		switch c {
+		case '(', '[', '{':
+			open++
+			most = max(most, open)
+		case ')', ']', '}':
+			open = max(0, open-1)
+		}
+	}
+	return most
+}
+
+// deeper reports whether a tree has more than so many levels.
+func deeper(root ast.Vertex, levels int) bool {
+	row := []ast.Vertex{root}
+	for range levels {
+		var next []ast.Vertex
+		for _, n := range row {
+			if n != nil && !reflect.ValueOf(n).IsNil() {
+				next = append(next, children(n)...)
+			}
+		}
+		if row = next; len(row) == 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // names collects the namespace and the use statements.

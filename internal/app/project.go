@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -119,44 +120,58 @@ func (p *Project) Class(name string) *Class {
 	return p.byName[strings.ToLower(strings.TrimPrefix(name, `\`))]
 }
 
+// Lineage is c, the traits that it uses, what it extends, and what it implements,
+// over all classes of the application between and each once, as PHP looks methods
+// up. A source in which classes extend each other in a circle ends too.
+func (p *Project) Lineage(c *Class) []*Class {
+	var list []*Class
+	seen := map[*Class]bool{nil: true}
+	var add func(c *Class)
+	add = func(c *Class) {
+		if seen[c] {
+			return
+		}
+		seen[c] = true
+		list = append(list, c)
+		for _, name := range slices.Concat(c.Traits, []string{c.Extends}, c.Implements) {
+			add(p.Class(name))
+		}
+	}
+	add(c)
+	return list
+}
+
 // Is reports whether c is, extends, implements or uses one of names, full names
 // or short ones, over all classes of the application between.
 func (p *Project) Is(c *Class, names ...string) bool {
-	for range 20 { // no application inherits deeper
-		if c == nil {
-			return false
-		}
-		for _, name := range slices.Concat([]string{c.Name, c.Extends}, c.Implements, c.Traits) {
+	for _, one := range p.Lineage(c) {
+		for _, name := range slices.Concat([]string{one.Name, one.Extends}, one.Implements, one.Traits) {
 			if slices.Contains(names, name) || slices.Contains(names, Short(name)) {
 				return true
 			}
 		}
-		for _, name := range slices.Concat(c.Implements, c.Traits) {
-			if next := p.Class(name); next != nil && next != c && p.Is(next, names...) {
-				return true
-			}
-		}
-		c = p.Class(c.Extends)
 	}
 	return false
+}
+
+// Method is the method of c, of a trait that it uses or of a class that it extends;
+// nil: there is none.
+func (p *Project) Method(c *Class, name string) *Method {
+	for _, one := range p.Lineage(c) {
+		if m := one.Method(name); m != nil {
+			return m
+		}
+	}
+	return nil
 }
 
 // Property is the property of c or of a class that it extends or a trait that it
 // uses; nil: there is none.
 func (p *Project) Property(c *Class, name string) *Property {
-	for range 20 {
-		if c == nil {
-			return nil
-		}
-		if found := c.Property(name); found != nil {
+	for _, one := range p.Lineage(c) {
+		if found := one.Property(name); found != nil {
 			return found
 		}
-		for _, t := range c.Traits {
-			if trait := p.Class(t); trait != nil && trait.Property(name) != nil {
-				return trait.Property(name)
-			}
-		}
-		c = p.Class(c.Extends)
 	}
 	return nil
 }
@@ -208,12 +223,12 @@ func (p *Project) read(name string) []byte {
 	if errors.Is(err, fs.ErrNotExist) || err == nil && info.IsDir() {
 		return nil
 	}
-	if err == nil && info.Size() > largest {
-		err = fmt.Errorf("larger than %d MiB", largest>>20)
+	if err == nil && !info.Mode().IsRegular() {
+		err = errors.New("it is no file but a device or a pipe")
 	}
 	var content []byte
 	if err == nil {
-		content, err = os.ReadFile(file)
+		content, err = readUpTo(file, largest)
 	}
 	if err != nil {
 		p.Notices = append(p.Notices, Notice{File: name, What: "cannot be read: " + plain(err)})
@@ -221,6 +236,20 @@ func (p *Project) read(name string) []byte {
 	}
 	p.files[name] = content
 	return content
+}
+
+// readUpTo reads a file of at most so many bytes.
+func readUpTo(file string, most int64) ([]byte, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	content, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err == nil && int64(len(content)) > most {
+		return nil, fmt.Errorf("larger than %d MiB", most>>20)
+	}
+	return content, err
 }
 
 // plain is err without the path, which the notice names already.
@@ -376,7 +405,12 @@ func (e *environment) get(name string) (string, Origin, bool) {
 
 // load adds a dotenv file, whose values win over those of earlier ones.
 func (p *Project) load(name string) {
-	if p.read(name) == nil {
+	content := p.read(name)
+	if content == nil {
+		return
+	}
+	if expanded(content) > largestEnv {
+		p.Notices = append(p.Notices, Notice{File: name, What: fmt.Sprintf("not read: with its variables in each other's place it is larger than %d KiB", largestEnv>>10)})
 		return
 	}
 	values, lines, err := config.ReadEnvLines(filepath.Join(p.Root, name), func(variable string) (string, bool) {
@@ -390,6 +424,33 @@ func (p *Project) load(name string) {
 	for variableName, value := range values {
 		p.env.values[variableName] = variable{value, Origin{File: name, Line: lines[variableName]}}
 	}
+}
+
+// largestEnv is how large a dotenv file may be with its variables in place, in bytes.
+const largestEnv = 256 << 10
+
+var (
+	envLine  = regexp.MustCompile(`^\s*(?:export\s+)?([A-Za-z_]\w*)\s*=`)
+	envNamed = regexp.MustCompile(`\$\{?([A-Za-z_]\w*)`)
+)
+
+// expanded is how large a dotenv file becomes, at most, when each variable that a
+// value names stands in its place. It stops where that is too much.
+func expanded(content []byte) (size int) {
+	lengths := map[string]int{}
+	for line := range bytes.Lines(content) {
+		n := len(line)
+		for _, named := range envNamed.FindAllSubmatch(line, -1) {
+			n += lengths[string(named[1])]
+		}
+		if m := envLine.FindSubmatch(line); m != nil {
+			lengths[string(m[1])] = n
+		}
+		if size += n; size > largestEnv {
+			break
+		}
+	}
+	return size
 }
 
 // Variable is an environment variable as the application's processes have it,

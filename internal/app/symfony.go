@@ -537,9 +537,9 @@ func (p *Project) Handlers() []Handler {
 					method = arg.Value.Str()
 				}
 			}
-			add(c, c.Method(method))
+			add(c, p.Method(c, method))
 		case p.Is(c, "MessageHandlerInterface", "MessageSubscriberInterface"):
-			add(c, c.Method("__invoke"))
+			add(c, p.Method(c, "__invoke"))
 		default:
 			for _, m := range c.Methods {
 				if m.Attribute("AsMessageHandler") != nil {

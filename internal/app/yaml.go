@@ -1,6 +1,7 @@
 package app
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strconv"
@@ -13,6 +14,12 @@ import (
 
 // parseYAML reads the documents of a YAML file.
 func parseYAML(path string, content []byte) ([]*Value, *Notice) {
+	if len(content) > largestYAML {
+		return nil, &Notice{File: path, What: fmt.Sprintf("not read: YAML larger than %d KiB", largestYAML>>10)}
+	}
+	if line := tooDeep(content); line > 0 {
+		return nil, &Notice{File: path, Line: line, What: fmt.Sprintf("not read: YAML that is nested deeper than %d levels", deepestYAML)}
+	}
 	file, err := parser.ParseBytes(content, 0, parser.AllowDuplicateMapKey())
 	if err != nil {
 		n := Notice{File: path, What: "not YAML: " + firstLine(err.Error())}
@@ -24,7 +31,7 @@ func parseYAML(path string, content []byte) ([]*Value, *Notice) {
 		}
 		return nil, &n
 	}
-	y := yamlReader{path: path, anchors: map[string]*Value{}}
+	y := yamlReader{path: path, anchors: map[string]*Value{}, sizes: map[*Value]int{}}
 	var list []*Value
 	for _, document := range file.Docs {
 		if document.Body != nil {
@@ -32,6 +39,55 @@ func parseYAML(path string, content []byte) ([]*Value, *Notice) {
 		}
 	}
 	return list, nil
+}
+
+// largestYAML is the largest YAML file that is parsed, in bytes.
+const largestYAML = 256 << 10
+
+// mostAliased is how many values a file's aliases may stand for, all together.
+const mostAliased = 100_000
+
+// deepestYAML is how deep a YAML file may be nested: its parser calls itself for
+// each level.
+const deepestYAML = 200
+
+// tooDeep is the line in which a YAML file is nested too deeply; 0: there is none.
+// It counts what may open a level, in texts too: no configuration comes near.
+func tooDeep(content []byte) int {
+	var indents []int
+	flow, line := 0, 0
+	for text := range bytes.Lines(content) {
+		line++
+		rest := bytes.TrimLeft(text, " \t")
+		indent := len(text) - len(rest)
+		if len(bytes.TrimSpace(rest)) == 0 || rest[0] == '#' {
+			continue
+		}
+		for len(indents) > 0 && indents[len(indents)-1] >= indent {
+			indents = indents[:len(indents)-1]
+		}
+		indents = append(indents, indent)
+		for _, mark := range [][]byte{[]byte("- "), []byte("? "), []byte(": ")} {
+			if n := bytes.Count(rest, mark); n > deepestYAML {
+				return line
+			}
+		}
+		for _, c := range rest {
+			switch c {
+			case '[', '{':
+				flow++
+			case ']', '}':
+				flow = max(0, flow-1)
+			}
+			if flow > deepestYAML {
+				return line
+			}
+		}
+		if len(indents) > deepestYAML {
+			return line
+		}
+	}
+	return 0
 }
 
 func firstLine(s string) string {
@@ -42,6 +98,20 @@ func firstLine(s string) string {
 type yamlReader struct {
 	path    string
 	anchors map[string]*Value
+	sizes   map[*Value]int // of what was anchored, with all that is in it
+	aliased int            // values that aliases have stood for
+}
+
+// size is how many values v is made of.
+func (y *yamlReader) size(v *Value) int {
+	if n, ok := y.sizes[v]; ok {
+		return n
+	}
+	n := 1
+	for _, item := range v.Items {
+		n += y.size(item)
+	}
+	return n
 }
 
 func (y *yamlReader) origin(n ast.Node) Origin {
@@ -85,10 +155,14 @@ func (y *yamlReader) value(n ast.Node) *Value {
 		return scalar(Null, "", at)
 	case *ast.AnchorNode:
 		v := y.value(n.Value)
+		y.sizes[v] = y.size(v)
 		y.anchors[n.Name.GetToken().Value] = v
 		return v
 	case *ast.AliasNode:
 		if v := y.anchors[n.Value.GetToken().Value]; v != nil {
+			if y.aliased += y.size(v); y.aliased > mostAliased {
+				return unknown("more than an alias may stand for", at)
+			}
 			return v
 		}
 	case *ast.TagNode:
