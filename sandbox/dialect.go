@@ -71,7 +71,8 @@ type route struct {
 	// name is what is looked for, of finds; nil: everything.
 	name func(r *http.Request, fields map[string]any) string
 	list func([]any) any // of finds; nil: the newest alone
-	// pages lists everything where nothing is looked for; nil: it does not.
+	// pages lists everything where nothing is looked for; where something could be,
+	// only if a limit is given. nil: there is no list.
 	pages *pages
 }
 

@@ -64,7 +64,7 @@ type Stats struct {
 //
 //	POST /payments                          makes a payment; see payment for the body
 //	GET  /payments?merchant_reference=NAME  the payments of an order or key, in "data"
-//	GET  /payments?since=TIME&after=ID      all payments, page by page; "next" is the next one's after
+//	GET  /payments?limit=N&since=TIME&after=ID  all payments, page by page; "next" is the next one's after
 //	GET  /payments/ID                       one payment
 //	POST /intents                           a payment that moves nothing yet; the body is the same
 //	POST /intents/ID/confirm                moves its money

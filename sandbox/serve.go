@@ -232,7 +232,7 @@ func (s *Sandbox) serveFind(d *dialect, r route, w http.ResponseWriter, req *htt
 		name = r.name(req, fields)
 	}
 	switch {
-	case name == "" && r.pages != nil:
+	case name == "" && r.pages != nil && (r.name == nil || req.URL.Query().Has(r.pages.limit)):
 		s.serveList(d, r.pages, w, req)
 		return
 	case name == "" && r.name != nil:
