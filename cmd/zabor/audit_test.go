@@ -229,6 +229,7 @@ func TestAuditOfAHangUp(t *testing.T) {
 	if err := <-gone; err == nil {
 		t.Fatal("the client has its answer: that is no hang-up")
 	}
+	s.charged("between") // by now the proxy has read that the connection has ended
 	s.provider.Release()
 	eventually(t, "the row is settled", func() bool { return s.state("1001") == zabor.Settled })
 	eventually(t, "audit lists what nobody fetched", func() bool { return s.audit(exitGood, "--no-queues").Kinds["unfetched"] == 1 })
