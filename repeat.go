@@ -52,6 +52,9 @@ func (f *Fence) meet(row Row, e Effect) (next Row, w Write, err error) {
 	if row.Message != "" && row.Message != e.Message {
 		return row, w, otherRequest(row, e)
 	}
+	if row.Message == "" && !sameMoney(row.Amount, e.Amount) { // of a row that was imported without its message
+		return row, w, otherRequest(row, e)
+	}
 	switch row.State {
 	case Captured:
 		if row.leaseEnded() {
@@ -119,6 +122,9 @@ func otherRequest(row Row, e Effect) error {
 
 // differing says which fields of the request that e asks for are not as in row's.
 func differing(row Row, e Effect) string {
+	if row.Message == "" && !sameMoney(row.Amount, e.Amount) {
+		return " (another amount)"
+	}
 	var was, is map[string]string
 	if json.Unmarshal([]byte(row.Fields), &was) != nil || json.Unmarshal([]byte(e.Fields), &is) != nil {
 		return ""
@@ -176,14 +182,21 @@ func (f *Fence) Repeat(ctx context.Context, k Key, message string) (Row, error) 
 		return Row{}, &Error{Key: k, Err: ErrNoRow}
 	case err != nil:
 		return Row{}, unwritten(k, err)
-	case row.State == Released && row.Attempts() == 0:
-		return row, keyError(row, ErrReleased)
-	case row.Message != "" && row.Message != message:
-		return row, f.told(row, otherRequest(row, Effect{}))
-	case row.State == Released && row.Spent():
-		return row, keyError(row, ErrSpent)
 	}
-	return row, f.told(row, stateError(row))
+	return row, f.told(row, repeated(row, message))
+}
+
+// repeated is what [Fence.Repeat] answers with row.
+func repeated(row Row, message string) error {
+	switch {
+	case row.State == Released && row.Attempts() == 0:
+		return keyError(row, ErrReleased)
+	case row.Message != "" && row.Message != message:
+		return otherRequest(row, Effect{})
+	case row.State == Released && row.Spent():
+		return keyError(row, ErrSpent)
+	}
+	return stateError(row)
 }
 
 // whilePaused answers a delivery whose provider is not called at present: what is

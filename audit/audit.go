@@ -42,6 +42,7 @@ type Success struct {
 type Payment struct {
 	Order     string // not empty
 	Step      string // empty: any
+	Scope     string // of the step's own, or the whole; empty: none. An import needs it, an audit does not
 	Reference string // empty: none
 	Amount    zabor.Money
 	Place     string
@@ -109,7 +110,7 @@ func Open(path string) (*Ledger, error) {
 		return nil, fmt.Errorf("audit: %w", err)
 	}
 	l.db.SetMaxOpenConns(1)
-	if _, err := l.db.Exec(schema); err != nil {
+	if _, err := l.db.Exec(schema + evidenceSchema); err != nil {
 		l.db.Close()
 		return nil, fmt.Errorf("audit: %s is not the work file of an audit: %w; give another path, or delete it", l.file, err)
 	}

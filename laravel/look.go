@@ -20,12 +20,13 @@ const page = 100
 // Look gives every job of the queue: the list in its order, delayed and then
 // reserved jobs in none, and last the payloads that could not be decoded. See
 // [worker.Source].
-func (s *Source) Look(ctx context.Context) iter.Seq2[worker.Seen, error] {
+func (s *Source) Look(ctx context.Context, places ...worker.Place) iter.Seq2[worker.Seen, error] {
 	return func(yield func(worker.Seen, error) bool) {
-		_ = s.list(ctx, s.k.ready, worker.Ready, yield) &&
-			s.set(ctx, s.k.delayed, worker.Delayed, yield) &&
-			s.set(ctx, s.k.reserved, worker.Reserved, yield) &&
-			s.list(ctx, s.k.dead, worker.Ready, yield)
+		not := func(p worker.Place) bool { return !p.Among(places) }
+		_ = (not(worker.Ready) || s.list(ctx, s.k.ready, worker.Ready, yield)) &&
+			(not(worker.Delayed) || s.set(ctx, s.k.delayed, worker.Delayed, yield)) &&
+			(not(worker.Reserved) || s.set(ctx, s.k.reserved, worker.Reserved, yield)) &&
+			(not(worker.Ready) || s.list(ctx, s.k.dead, worker.Ready, yield))
 	}
 }
 

@@ -19,7 +19,7 @@ const page = 100
 // the delayed ones, in no order, and last those that are pending. Entries that the
 // group has handled and that stay in the stream are not messages any more. See
 // [worker.Source].
-func (s *Source) Look(ctx context.Context) iter.Seq2[worker.Seen, error] {
+func (s *Source) Look(ctx context.Context, places ...worker.Place) iter.Seq2[worker.Seen, error] {
 	return func(yield func(worker.Seen, error) bool) {
 		groups, err := s.groups(ctx)
 		if err != nil {
@@ -32,7 +32,10 @@ func (s *Source) Look(ctx context.Context) iter.Seq2[worker.Seen, error] {
 				last, grouped = g.LastDeliveredID, true
 			}
 		}
-		_ = s.lookAtNew(ctx, last, yield) && s.lookAtDelayed(ctx, yield) && (!grouped || s.lookAtPending(ctx, yield))
+		not := func(p worker.Place) bool { return !p.Among(places) }
+		_ = (not(worker.Ready) || s.lookAtNew(ctx, last, yield)) &&
+			(not(worker.Delayed) || s.lookAtDelayed(ctx, yield)) &&
+			(not(worker.Reserved) || !grouped || s.lookAtPending(ctx, yield))
 	}
 }
 
@@ -76,16 +79,27 @@ func (s *Source) lookAtDelayed(ctx context.Context, yield func(worker.Seen, erro
 }
 
 func (s *Source) delayed(member, score string) worker.Seen {
-	m := &worker.Message{Raw: []byte(member)}
-	e, err := readEnvelope(m.Raw)
+	due, _ := strconv.ParseFloat(score, 64)
+	return worker.Seen{Message: s.Decode([]byte(member)), Place: worker.Delayed, Until: time.UnixMilli(int64(due))}
+}
+
+// Decode is the message whose bytes are raw, wherever they were: the value of an
+// entry's field message, or a delayed member. It is not delivered, so that it has
+// no Receipt.
+func (s *Source) Decode(raw []byte) *worker.Message {
+	m := &worker.Message{Raw: raw}
+	text, err := unwrap(raw)
+	var e *envelope
+	if err == nil {
+		e, err = readEnvelope(text)
+	}
 	if err != nil {
 		m.Err = unreadable(err.Error())
-	} else {
-		m.Message, m.Err = e.decode()
-		m.ID = e.uniqid
+		return m
 	}
-	due, _ := strconv.ParseFloat(score, 64)
-	return worker.Seen{Message: m, Place: worker.Delayed, Until: time.UnixMilli(int64(due))}
+	m.Message, m.Err = e.decode()
+	m.ID = e.uniqid
+	return m
 }
 
 // lookAtPending passes the group's pending entries to yield, as lookAtNew does.

@@ -88,6 +88,10 @@ func (s *Store) reachable(ctx context.Context) error {
 	return nil
 }
 
+// Unreachable reports whether err, of a statement on s, says that the server is
+// away, or says nothing.
+func (s *Store) Unreachable(err error) bool { return s.dialect.judge(err) == unknown }
+
 // uncheckable is the error of a server that went away, or refused to tell.
 func (s *Store) uncheckable(err error) error {
 	if s.dialect.judge(err) == unknown {

@@ -49,23 +49,46 @@ func (b Bus) refuses(class string) bool {
 	return slices.ContainsFunc(b.Refuse, func(pattern string) bool { return matches(pattern, class) })
 }
 
-// withoutStep answers a message that has no step. A job that zabor could not run
-// itself, such as one of a chain, is forwarded all the same; one that is no
-// message of its queue never.
-func (w *Worker) withoutStep(ctx context.Context, q Queue, m *Message) {
-	queue, known := w.Bus.target(m.Class)
-	park := func(code, why string) { w.park(ctx, q, m, zabor.Key{}, zabor.Row{}, code, why) }
+// Fate is what becomes of a message that has no step.
+type Fate int
+
+// The fates.
+const (
+	Parked     Fate = iota // it goes to the failure transport, for a person
+	Refused                // likewise, since its class must not be on a bus
+	Forwarded              // it is moved unchanged to another queue
+	KeptAsItIs             // it cannot be decoded, and its bytes are kept in zabor's own table
+)
+
+// Fate says what becomes of m, which has no step: to which queue it is forwarded,
+// and why it is anything else. A job that zabor could not run itself, such as one
+// of a chain, is forwarded all the same; one that is no message of its queue never.
+func (b Bus) Fate(m *Message) (fate Fate, target, why string) {
+	target, known := b.target(m.Class)
 	switch {
 	case errors.Is(m.Err, ErrUnreadable):
-		w.keepBytes(ctx, q, m, m.Err.Error())
+		return KeptAsItIs, "", m.Err.Error()
 	case m.Class != "" && known:
-		w.forward(ctx, q, m, queue)
-	case m.Class != "" && w.Bus.refuses(m.Class):
-		park("refused", "messages of this class must not be on a bus (bus.refuse); nothing was called")
+		return Forwarded, target, ""
+	case m.Class != "" && b.refuses(m.Class):
+		return Refused, "", "messages of this class must not be on a bus (bus.refuse); nothing was called"
 	case m.Err != nil:
-		park("parked", m.Err.Error())
+		return Parked, "", m.Err.Error()
+	}
+	return Parked, "", fmt.Sprintf("no step is configured for %s; nothing was called", m.Class)
+}
+
+// withoutStep answers a message that has no step.
+func (w *Worker) withoutStep(ctx context.Context, q Queue, m *Message) {
+	switch fate, target, why := w.Bus.Fate(m); fate {
+	case KeptAsItIs:
+		w.keepBytes(ctx, q, m, why)
+	case Forwarded:
+		w.forward(ctx, q, m, target)
+	case Refused:
+		w.park(ctx, q, m, zabor.Key{}, zabor.Row{}, "refused", why)
 	default:
-		park("parked", fmt.Sprintf("no step is configured for %s; nothing was called", m.Class))
+		w.park(ctx, q, m, zabor.Key{}, zabor.Row{}, "parked", why)
 	}
 }
 

@@ -1,6 +1,9 @@
 package worker
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Place is where in its queue a message lies.
 type Place string
@@ -11,6 +14,9 @@ const (
 	Reserved Place = "reserved" // a worker has it, or had it and never said what became of it
 	Delayed  Place = "delayed"  // it becomes ready at its time
 )
+
+// Among reports whether p is one of places, of which none means all.
+func (p Place) Among(places []Place) bool { return len(places) == 0 || slices.Contains(places, p) }
 
 // Seen is a message that was looked at where it lies. Nothing was taken: it has
 // no Receipt, and Raw is what lies there, which is not what it was before a

@@ -80,10 +80,11 @@ type Source interface {
 	// Depth counts what the queue holds.
 	Depth(ctx context.Context) (Depth, error)
 
-	// Look gives every message of the queue and takes none. It has a page of
-	// them in memory at a time, and ends with the first error. What arrives or
-	// moves meanwhile may be missed, or be given twice.
-	Look(ctx context.Context) iter.Seq2[Seen, error]
+	// Look gives every message of the queue that lies at one of the places and
+	// takes none; without a place, at any. It has a page of them in memory at a
+	// time, and ends with the first error. What arrives or moves meanwhile may
+	// be missed, or be given twice.
+	Look(ctx context.Context, places ...Place) iter.Seq2[Seen, error]
 
 	// Others lists consumers that are not zabor's, as far as the queue shows
 	// them; a hundred or so at most.

@@ -95,23 +95,8 @@ func (c *auditCommand) prepare(p *program) (*auditor, error) {
 	if _, err = since(c.Since, time.Now()); err != nil {
 		return nil, err
 	}
-	var columns *audit.Columns
-	if c.Columns != "" {
-		read, err := audit.ParseColumns(c.Columns)
-		if err != nil {
-			return nil, usage(fmt.Errorf("--columns: %w", err), "")
-		}
-		columns = &read
-	}
-	for _, text := range c.ProviderExport {
-		name, path, named := strings.Cut(text, "=")
-		if !named {
-			name, path = "", text
-		}
-		if _, err := os.Stat(path); err != nil {
-			return nil, usage(fmt.Errorf("--provider-export: %w", err), "")
-		}
-		a.exports = append(a.exports, audit.Export{Path: path, Provider: name, Columns: columns})
+	if a.exports, err = readExports(c.ProviderExport, c.Columns); err != nil {
+		return nil, err
 	}
 	_, err = config.Find(p.cli.Config, os.LookupEnv)
 	switch {
@@ -465,6 +450,8 @@ func payment(names []string, values []sql.NullString) (p audit.Payment, err erro
 			p.Order = v
 		case "step":
 			p.Step = v
+		case "scope":
+			p.Scope = v
 		case "reference":
 			p.Reference = v
 		case "amount":
@@ -474,7 +461,7 @@ func payment(names []string, values []sql.NullString) (p audit.Payment, err erro
 		case "currency":
 			currency = strings.ToUpper(v)
 		default:
-			return p, fmt.Errorf("column %s: there are order, step, reference, amount, major and currency; write AS in the query", name)
+			return p, fmt.Errorf("column %s: there are order, scope, step, reference, amount, major and currency; write AS in the query", name)
 		}
 	}
 	if p.Order == "" {

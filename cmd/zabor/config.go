@@ -13,6 +13,7 @@ type configCommand struct {
 }
 
 type configCheck struct {
+	Live bool `help:"Ask the servers too, with nothing that changes anything: whether every SQL statement could run, grants, Redis, other consumers, and whether the providers take the credentials."`
 	JSON bool `name:"json" help:"One JSON object."`
 }
 
@@ -45,6 +46,12 @@ func (c *configCheck) Run(p *program) error {
 	}
 	p.closeSender(sender)
 	warnings, unbuilt := file.Warnings(), file.Unbuilt()
+	var live []liveCheck
+	if c.Live {
+		if live, err = p.live(file, store, list, providers); err != nil {
+			return err
+		}
+	}
 	if c.JSON {
 		if unbuilt == nil {
 			unbuilt = []config.Finding{}
@@ -56,9 +63,14 @@ func (c *configCheck) Run(p *program) error {
 		if limits == nil {
 			limits = []config.StepLimit{}
 		}
-		return json.NewEncoder(p.stdout).Encode(map[string]any{
-			"file": file.Path, "valid": true, "not_acted_on": unbuilt, "warnings": warnings, "limits": limits,
-		})
+		found := map[string]any{"file": file.Path, "valid": true, "not_acted_on": unbuilt, "warnings": warnings, "limits": limits}
+		if c.Live {
+			found["live"] = live
+		}
+		if err := json.NewEncoder(p.stdout).Encode(found); err != nil {
+			return err
+		}
+		return liveError(live)
 	}
 	for _, f := range warnings {
 		fmt.Fprintf(p.stdout, "%s (a warning)\n", f)
@@ -69,15 +81,18 @@ func (c *configCheck) Run(p *program) error {
 			fmt.Fprintf(p.stdout, "  %s at %s: %s\n", l.Step, l.Provider, l.Text)
 		}
 	}
+	if err := printLive(p.stdout, live); err != nil {
+		return err
+	}
 	for _, f := range unbuilt {
 		fmt.Fprintln(p.stdout, f)
 	}
 	if len(unbuilt) > 0 {
 		fmt.Fprintf(p.stdout, "%s is valid; %d of its settings are not acted on in this version, and \"zabor worker\" refuses to start with them\n", file.Path, len(unbuilt))
-		return nil
+		return liveError(live)
 	}
 	fmt.Fprintf(p.stdout, "%s is valid\n", file.Path)
-	return nil
+	return liveError(live)
 }
 
 type configSchema struct{}

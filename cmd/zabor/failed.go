@@ -179,11 +179,13 @@ func absent(err, none error) error {
 	return err
 }
 
-func converted[T any](all iter.Seq2[T, error], convert func(T) failedMessage) iter.Seq2[failedMessage, error] {
-	return func(yield func(failedMessage, error) bool) {
+// converted converts what a sequence gives, up to its first error.
+func converted[A, B any](all iter.Seq2[A, error], convert func(A) B) iter.Seq2[B, error] {
+	return func(yield func(B, error) bool) {
 		for one, err := range all {
 			if err != nil {
-				yield(failedMessage{}, err)
+				var none B
+				yield(none, err)
 				return
 			}
 			if !yield(convert(one), nil) {

@@ -19,22 +19,28 @@ import (
 )
 
 type importCommand struct {
-	Queue  []string `placeholder:"NAME" help:"Only these queues of the configuration."`
-	DryRun bool     `help:"Say what would be held; nothing is written."`
-	JSON   bool     `name:"json" help:"One JSON object."`
+	PaymentsQuery  string   `placeholder:"SQL" help:"What was charged before: a SELECT on the application's own payments, with columns order and, as far as there are, scope, step, reference, amount (minor units) or major, currency."`
+	ProviderExport []string `placeholder:"[NAME=]FILE" help:"What was charged before, as the provider lists it: files as of zabor audit. NAME is the provider's in the configuration."`
+	Columns        string   `placeholder:"MAP" help:"What the export's columns mean, as of zabor audit."`
+	Step           string   `placeholder:"NAME" help:"The step of payments that name none. Else the one that is configured."`
+	Queue          []string `placeholder:"NAME" help:"Only these queues of the configuration."`
+	DryRun         bool     `help:"Say what would be written; nothing is."`
+	JSON           bool     `name:"json" help:"One JSON object."`
 }
 
 // Help is what zabor import --help says beside the flags.
 func (*importCommand) Help() string {
-	return "Once, before the first start on a queue, with its PHP workers stopped. A message that another worker has had (reserved, delivered before, waiting for a retry, or failed) " +
-		"may have been charged by it. Where there is no row, one is written that is held for a person. Nothing is called, no message is moved, and no hook runs. It may be run again: what has a row is left alone."
+	return "Once, before the first start on a queue, with its PHP workers stopped. What --payments-query and --provider-export name was charged before: it gets settled rows, so that no message charges it again. A message that another worker has had (reserved, delivered before, waiting for a retry, or failed) " +
+		"may have been charged by it; where no payment explains it and there is no row, one is written that is held for a person. Nothing is called, no message is moved, and no hook runs. It may be run again: what has a row is left alone."
 }
 
 // importResult is what an import did; its JSON is documented.
 type importResult struct {
-	DryRun     bool        `json:"dry_run"`
-	Queues     []inventory `json:"queues"`
-	WithoutKey []unkeyed   `json:"without_key"` // examples, a hundred at most for each queue
+	DryRun     bool          `json:"dry_run"`
+	Payments   []paidSource  `json:"payments"`
+	Problems   []paidProblem `json:"problems"` // examples, a hundred at most
+	Queues     []inventory   `json:"queues"`
+	WithoutKey []unkeyed     `json:"without_key"` // examples, a hundred at most for each queue
 }
 
 func (c *importCommand) Run(p *program) error {
@@ -66,7 +72,15 @@ func (c *importCommand) Run(p *program) error {
 			return err
 		}
 	}
-	result := importResult{DryRun: c.DryRun, Queues: []inventory{}, WithoutKey: []unkeyed{}}
+	result := importResult{DryRun: c.DryRun, Payments: []paidSource{}, Problems: []paidProblem{}, Queues: []inventory{}, WithoutKey: []unkeyed{}}
+	// First what explains messages, then the messages.
+	if i.paid, err = i.importPaid(p.ctx, c, databases); err != nil {
+		return err
+	}
+	if i.paid != nil {
+		defer i.paid.ledger.Close()
+		result.Payments, result.Problems = i.paid.sources, append(result.Problems, i.paid.problems...)
+	}
 	for _, s := range list {
 		found, err := i.queue(p.ctx, s)
 		if err != nil {
@@ -80,10 +94,10 @@ func (c *importCommand) Run(p *program) error {
 		result.Queues = append(result.Queues, found)
 		result.WithoutKey = append(result.WithoutKey, found.examples...)
 	}
-	return c.report(p, result)
+	return c.report(p, result, i.paid)
 }
 
-func (c *importCommand) report(p *program, r importResult) error {
+func (c *importCommand) report(p *program, r importResult, paid *paidImport) error {
 	without := 0
 	for _, q := range r.Queues {
 		without += q.WithoutKey
@@ -92,8 +106,19 @@ func (c *importCommand) report(p *program, r importResult) error {
 		if err := json.NewEncoder(p.stdout).Encode(r); err != nil {
 			return err
 		}
-	} else if err := r.print(p.stdout); err != nil {
-		return err
+	} else {
+		if paid != nil {
+			if err := paid.print(p.stdout); err != nil {
+				return err
+			}
+		}
+		if err := r.print(p.stdout); err != nil {
+			return err
+		}
+	}
+	if paid != nil && paid.unsure > 0 {
+		return bad(fmt.Errorf("%d keys have two payments, or a row that says something else than the payment: none was chosen", paid.unsure),
+			"look them up at the provider, refund what was charged twice, and decide: zabor fence settle ORDER STEP REFERENCE --reason TEXT")
 	}
 	if without == 0 {
 		return nil
@@ -170,6 +195,7 @@ type importer struct {
 	log      *slog.Logger
 	say      func(format string, args ...any)
 	readOnly bool
+	paid     *paidImport // nil: none
 }
 
 func (p *program) newImporter(file *config.Config, store *sqlstore.Store, databases *applications, readOnly bool) (*importer, error) {
@@ -318,7 +344,11 @@ func (i *importer) hold(ctx context.Context, e zabor.Effect, reason string) (ins
 	if !i.readOnly {
 		_, inserted, err = i.fence.Import(ctx, e, reason)
 	} else if _, err = i.store.Load(ctx, e.Key); errors.Is(err, zabor.ErrNoRow) {
-		return true, nil
+		if i.paid == nil {
+			return true, nil
+		}
+		explained, err := i.paid.ledger.Knows(ctx, e.Key)
+		return !explained, err
 	}
 	if err != nil {
 		return false, storeFailure(err)

@@ -35,7 +35,8 @@ type cli struct {
 	Proxy     proxyCommand     `cmd:"" help:"Stand between an application and its payment providers: each (order, step) is called once, and a repeat gets the stored answer."`
 	Dashboard dashboardCommand `cmd:"" help:"Pages for people: what is going on, what waits for somebody, and the decisions about it."`
 	Serve     serveCommand     `cmd:"" help:"All that the configuration has, in one process: worker, proxy and dashboard."`
-	Import    importCommand    `cmd:"" help:"Once, before the first start: hold what another worker has had and may have charged."`
+	Peek      peekCommand      `cmd:"" help:"What zabor would do with each message on the queues: key, request, verdict. Takes and changes nothing."`
+	Import    importCommand    `cmd:"" help:"Once, before the first start: settled rows for what was charged before, held ones for what another worker has had."`
 	Migrate   migrateCommand   `cmd:"" help:"Create or upgrade the tables, or print the SQL."`
 	Fence     fenceCommand     `cmd:"" help:"Look at rows of the fence."`
 	Failed    failedCommand    `cmd:"" help:"Failure transports of the queues: list, put back, forget."`

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"iter"
 	"maps"
 	"net/url"
 	"slices"
@@ -75,23 +76,36 @@ func (p *program) startUp(ctx context.Context, file *config.Config, list []queue
 			return unreachable(fmt.Errorf("queue %s: %w", s.Name(), err), "nothing was taken; is Redis up, and is its address right?")
 		}
 		p.log.Info("queue", "name", s.Name(), "ready", depth.Ready, "reserved", depth.Reserved, "delayed", depth.Delayed, "reserve", s.Reserve)
-		if err := p.checkServer(ctx, s, acceptEviction); err != nil {
+		for err := range p.checkQueue(ctx, s, acceptEviction) {
 			return err
-		}
-		if err := checkSerializer(ctx, s); err != nil {
-			return err
-		}
-		if err := p.checkOthers(ctx, s); err != nil {
-			return err
-		}
-		if depth.Empty() {
-			p.guessPlace(ctx, s)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(file.Providers)) {
 		p.tellProvider(file, name)
 	}
 	return nil
+}
+
+// checkQueue gives each reason not to take from a queue, and logs what is a warning
+// only.
+func (p *program) checkQueue(ctx context.Context, s queue, acceptEviction bool) iter.Seq[error] {
+	return func(yield func(error) bool) {
+		for _, check := range []func() error{
+			func() error { return p.checkServer(ctx, s, acceptEviction) },
+			func() error { return checkSerializer(ctx, s) },
+			func() error { return p.checkOthers(ctx, s) },
+			func() error {
+				if depth, err := s.Depth(ctx); err == nil && depth.Empty() {
+					p.guessPlace(ctx, s)
+				}
+				return nil
+			},
+		} {
+			if err := check(); err != nil && !yield(err) {
+				return
+			}
+		}
+	}
 }
 
 // tellProvider says who is going to be called, and whether money moves there.

@@ -24,6 +24,7 @@ type Config struct {
 	built
 	all   []*setting          // that are in the file
 	index map[string]*setting // by path
+	put   []secret            // what variables have put into providers and steps
 
 	// For [Rotation]: what it was read from.
 	content []byte
@@ -68,7 +69,7 @@ func Parse(path string, content []byte, env Env) (*Config, error) {
 	c := &Config{Path: path, content: content, env: env, files: env.files}
 	if body := r.parse(content); body != nil {
 		r.read(body, nil, reflect.ValueOf(&c.File).Elem(), "")
-		c.all, c.index = r.settings, r.byPath
+		c.all, c.index, c.put = r.settings, r.byPath, secretsOf(r.secrets)
 		v := &validator{Config: c, reader: r}
 		v.validate()
 	}

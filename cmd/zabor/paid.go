@@ -1,0 +1,395 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"iter"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"text/tabwriter"
+
+	"zabor"
+	"zabor/audit"
+	"zabor/sqlstore"
+	"zabor/step"
+)
+
+// What was charged before zabor came, as the application's payments and a
+// provider's export tell it, becomes settled rows.
+
+// paidSource counts what became of the entries of one source. Read is the sum of
+// Settled, Row, Held, Contradicted and Skipped.
+type paidSource struct {
+	Source       string           `json:"source"` // the payments query, or a file
+	Read         int64            `json:"read"`
+	Settled      int64            `json:"settled"`      // their rows are written now
+	Row          int64            `json:"row"`          // their rows were there, and say the same
+	Held         int64            `json:"held"`         // no reference, or two payments for one key: held for a person now
+	Contradicted int64            `json:"contradicted"` // there is a row that says something else; it was left alone
+	Skipped      int64            `json:"skipped"`      // no key can be made
+	Reasons      map[string]int64 `json:"reasons"`      // of Skipped
+}
+
+// paidProblem is a key for which a person is wanted.
+type paidProblem struct {
+	Key    keyJSON  `json:"key"`
+	What   string   `json:"what"`
+	Places []string `json:"places"`
+}
+
+// mostProblems bounds what is kept in memory and printed; the counts have all.
+const mostProblems = 100
+
+// paidImport is one import of payments.
+type paidImport struct {
+	*importer
+	ledger   *audit.Ledger
+	fallback string // step of entries that name none; empty: the one that there is
+	sources  []paidSource
+	// At most mostProblems of each kind.
+	problems []paidProblem
+	unsure   int64 // keys that cannot be one payment, or whose row says something else
+	mu       sync.Mutex
+}
+
+// importPaid reads the evidence that c names and writes its rows. The ledger is the
+// caller's to close; nil: there is no evidence.
+func (i *importer) importPaid(ctx context.Context, c *importCommand, databases *applications) (*paidImport, error) {
+	if c.PaymentsQuery == "" && len(c.ProviderExport) == 0 {
+		return nil, nil
+	}
+	exports, err := c.exports(i)
+	if err != nil {
+		return nil, err
+	}
+	ledger, err := audit.Open("")
+	if err != nil {
+		return nil, usage(err, "")
+	}
+	p := &paidImport{importer: i, ledger: ledger, fallback: c.Step}
+	if err := p.read(ctx, c, exports, databases); err != nil {
+		return nil, joinClose(err, ledger)
+	}
+	if err := p.write(ctx); err != nil {
+		return nil, joinClose(err, ledger)
+	}
+	return p, nil
+}
+
+func joinClose(err error, c io.Closer) error {
+	_ = c.Close() // a temporary file
+	return err
+}
+
+// exports are the files that the flags name.
+func (c *importCommand) exports(i *importer) ([]audit.Export, error) {
+	if c.Step != "" && !slices.ContainsFunc(i.steps, func(s *step.Step) bool { return s.Name() == c.Step }) {
+		return nil, usage(fmt.Errorf("--step %s: no such step in %s", c.Step, i.file.Path), "")
+	}
+	exports, err := readExports(c.ProviderExport, c.Columns)
+	if err != nil {
+		return nil, err
+	}
+	for n, e := range exports {
+		if _, known := i.file.Providers[e.Provider]; e.Provider != "" && !known {
+			return nil, usage(fmt.Errorf("--provider-export %s=%s: %s has no provider of that name", e.Provider, e.Path, i.file.Path), "the name before = is the one under providers:")
+		}
+		if e.Provider == "" && len(i.file.Providers) == 1 {
+			exports[n].Provider = slices.Collect(maps.Keys(i.file.Providers))[0]
+		}
+	}
+	return exports, nil
+}
+
+// read puts all evidence into the ledger.
+func (p *paidImport) read(ctx context.Context, c *importCommand, exports []audit.Export, databases *applications) error {
+	seen := func(what string) func(int64) {
+		return func(n int64) { p.say("\r%s: %d read%20s", what, n, "") }
+	}
+	add := func(name string, entries iter.Seq2[audit.Evidence, error], hint string) error {
+		p.sources = append(p.sources, paidSource{Source: name, Reasons: map[string]int64{}})
+		n := len(p.sources) - 1
+		read, err := p.ledger.AddEvidence(ctx, n, p.keyed(n, entries), seen(name))
+		if err != nil {
+			return usage(err, hint+"; nothing was written")
+		}
+		p.sources[n].Read = read + p.sources[n].Skipped
+		return nil
+	}
+	if c.PaymentsQuery != "" {
+		application, err := databases.at("", "database")
+		if err != nil {
+			return err
+		}
+		entries := converted(payments(ctx, application.DB(), c.PaymentsQuery), func(one audit.Payment) audit.Evidence {
+			return audit.Evidence{Key: zabor.Key{Scope: one.Scope, Order: one.Order, Step: one.Step}, Reference: one.Reference, Amount: one.Amount, Place: one.Place}
+		})
+		if err := add("--payments-query", entries, "the query must give a column order, and may give scope, step, reference, amount or major, currency"); err != nil {
+			return err
+		}
+	}
+	for _, e := range exports {
+		entries := converted(e.Successes(), func(one audit.Success) audit.Evidence {
+			found := audit.Evidence{Key: zabor.Key{Order: one.Order, Step: one.Step}, Provider: one.Provider, Reference: one.Reference, Amount: one.Amount, Place: one.Place}
+			if one.Scope != nil {
+				found.Key.Scope = *one.Scope
+			}
+			return found
+		})
+		if err := add(filepath.Base(e.Path), entries, "mend the line, or say with --columns what the columns mean"); err != nil {
+			return err
+		}
+	}
+	if err := p.ledger.JoinEvidence(ctx); err != nil {
+		return err
+	}
+	n := 0
+	for e, err := range p.ledger.Homeless(ctx) {
+		if err != nil {
+			return err
+		}
+		if n++; n <= mostProblems {
+			p.log.Warn("a payment without an order, of which nobody else says whose it is", "reference", e.Reference, "place", e.Place)
+		}
+		at := slices.IndexFunc(p.sources, func(s paidSource) bool { return strings.HasPrefix(filepath.Base(e.Place), s.Source) })
+		p.skip(max(at, 0), "it names no order")
+	}
+	p.say("\r%79s\r", "")
+	return nil
+}
+
+func (p *paidImport) skip(source int, reason string) {
+	p.sources[source].Skipped++
+	p.sources[source].Reasons[reason]++
+}
+
+// keyed gives entries their whole keys; those of which none can be made are counted
+// as skipped. An entry without an order may still be found by its reference.
+func (p *paidImport) keyed(source int, entries iter.Seq2[audit.Evidence, error]) iter.Seq2[audit.Evidence, error] {
+	return func(yield func(audit.Evidence, error) bool) {
+		for e, err := range entries {
+			if err == nil && e.Key.Order != "" {
+				var why string
+				if e.Key, why = p.key(e); why != "" {
+					p.skip(source, why)
+					continue
+				}
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+// key is the whole key of e; why is not empty where there is none.
+func (p *paidImport) key(e audit.Evidence) (k zabor.Key, why string) {
+	name, part, hasPart := strings.Cut(e.Key.Step, ":")
+	if name == "" {
+		name = p.fallback
+	}
+	var s *step.Step
+	for _, one := range p.steps {
+		switch {
+		case name == one.Name():
+			s = one
+		case name == "" && s != nil && s.Name() != one.Name():
+			return k, "it names no step, and there are several: --step NAME says which"
+		case name == "":
+			s = one
+		}
+	}
+	switch {
+	case s == nil:
+		return k, "its step is not configured"
+	case s.HasPart() && (!hasPart || part == ""):
+		return k, fmt.Sprintf("step %s has parts, and it names none: write %s:PART", s.Name(), s.Name())
+	case hasPart && !s.HasPart():
+		return k, fmt.Sprintf("step %s has no parts, and it names one", s.Name())
+	}
+	k = zabor.Key{Scope: p.file.Scope, Order: e.Key.Order, Step: s.Name()}
+	if hasPart {
+		k.Step += ":" + part
+	}
+	inner := strings.TrimPrefix(e.Key.Scope, p.file.Scope+"/")
+	switch {
+	case s.HasScope() && (inner == "" || inner == p.file.Scope):
+		return k, fmt.Sprintf("step %s has a scope, and it names none", s.Name())
+	case s.HasScope():
+		k.Scope = step.JoinScope(p.file.Scope, inner)
+	}
+	if err := k.Validate(); err != nil {
+		return k, err.Error()
+	}
+	return k, ""
+}
+
+// writers is how many rows are written at a time: they share commits.
+const writers = 16
+
+// write makes the rows of all keys.
+func (p *paidImport) write(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	work := make(chan audit.Claimed)
+	var wg sync.WaitGroup
+	for range writers {
+		wg.Go(func() {
+			for c := range work {
+				if ctx.Err() != nil {
+					continue
+				}
+				if err := p.one(ctx, c); err != nil {
+					cancel(err)
+				}
+			}
+		})
+	}
+	n := 0
+	var failed error
+	for c, err := range p.ledger.Claimed(ctx) {
+		if failed = err; err != nil {
+			break
+		}
+		if n++; n%100 == 0 {
+			p.say("\rpayments: %d keys", n)
+		}
+		work <- c
+	}
+	close(work)
+	wg.Wait()
+	p.say("\r%79s\r", "")
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return failed
+}
+
+// one makes the row of one key. Where the evidence cannot be one payment, a person
+// decides: the row is held.
+func (p *paidImport) one(ctx context.Context, c audit.Claimed) error {
+	where := strings.Join(c.Places, ", ")
+	against := c.Against
+	if against == "" && c.Reference == "" {
+		against = "a payment without a reference"
+	}
+	paid := zabor.Payment{Key: c.Key, Provider: c.Provider, Amount: c.Amount, Reference: c.Reference, Reason: "paid before zabor came: " + where}
+	var row zabor.Row
+	var written bool
+	var err error
+	switch {
+	case p.readOnly:
+		row, written, err = p.foresee(ctx, paid, against)
+	case against != "":
+		row, written, err = p.fence.Import(ctx, zabor.Effect{Key: c.Key, Provider: c.Provider}, against+": "+where)
+	default:
+		row, written, err = p.fence.ImportPayment(ctx, paid)
+	}
+	if err != nil {
+		return storeFailure(err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	count := func(field func(*paidSource) *int64) {
+		for n, pieces := range c.From {
+			*field(&p.sources[n]) += pieces
+		}
+	}
+	switch {
+	case against != "" && written:
+		count(func(s *paidSource) *int64 { return &s.Held })
+	case against != "" && (row.State == zabor.Held && row.Basis == zabor.ByImport || c.Against == "" && row.State == zabor.Settled):
+		count(func(s *paidSource) *int64 { return &s.Row })
+	case written:
+		count(func(s *paidSource) *int64 { return &s.Settled })
+	case against == "" && paid.Agrees(row):
+		count(func(s *paidSource) *int64 { return &s.Row })
+	default:
+		count(func(s *paidSource) *int64 { return &s.Contradicted })
+		against = fmt.Sprintf("the row is %s (%s), and the payment is %s", row.State, rowText(row), paidText(paid))
+		c.Against = against
+	}
+	if c.Against != "" {
+		p.unsure++
+	}
+	if against != "" && len(p.problems) < mostProblems {
+		p.problems = append(p.problems, paidProblem{keyJSON{c.Key.Scope, c.Key.Order, c.Key.Step}, against, c.Places})
+	}
+	return nil
+}
+
+// foresee is what one would find and write, without writing it.
+func (p *paidImport) foresee(ctx context.Context, paid zabor.Payment, against string) (row zabor.Row, written bool, err error) {
+	rows, err := p.store.List(ctx, sqlstore.Filter{Scope: &paid.Key.Scope, Order: paid.Key.Order, Step: paid.Key.Step, Limit: 1})
+	if err != nil || len(rows) == 0 || rows[0].Key != paid.Key {
+		return zabor.Row{}, true, err
+	}
+	row = rows[0]
+	open := row.State == zabor.Held && row.Basis == zabor.ByImport
+	sameAmount := row.Amount.Currency == "" || paid.Amount.Currency == "" || row.Amount == paid.Amount
+	return row, open && against == "" && sameAmount, nil
+}
+
+func rowText(row zabor.Row) string {
+	return strings.TrimSpace(strings.Join([]string{row.Reference, moneyText(row.Amount)}, " "))
+}
+
+func paidText(p zabor.Payment) string {
+	return strings.TrimSpace(strings.Join([]string{p.Reference, moneyText(p.Amount)}, " "))
+}
+
+// print is the part of the report that is about payments.
+func (p *paidImport) print(to io.Writer) error {
+	w := tabwriter.NewWriter(to, 0, 8, 2, ' ', tabwriter.AlignRight)
+	now := "now"
+	if p.readOnly {
+		now = "to be"
+	}
+	fmt.Fprintf(w, "payments from\tread\t%s settled\thave a row\t%s held\tcontradict a row\tskipped\t\n", now, now)
+	for _, s := range p.sources {
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t\n", s.Source, s.Read, s.Settled, s.Row, s.Held, s.Contradicted, s.Skipped)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for _, s := range p.sources {
+		for _, reason := range slices.Sorted(maps.Keys(s.Reasons)) {
+			fmt.Fprintf(to, "%s: skipped %d: %s\n", s.Source, s.Reasons[reason], reason)
+		}
+	}
+	for _, one := range p.problems {
+		k := zabor.Key{Scope: one.Key.Scope, Order: one.Key.Order, Step: one.Key.Step}
+		fmt.Fprintf(to, "%s: %s (%s)\n", printable(k.String()), printable(one.What), strings.Join(one.Places, ", "))
+	}
+	_, err := fmt.Fprintln(to)
+	return err
+}
+
+// readExports are the files that --provider-export names.
+func readExports(named []string, columns string) ([]audit.Export, error) {
+	var mapped *audit.Columns
+	if columns != "" {
+		read, err := audit.ParseColumns(columns)
+		if err != nil {
+			return nil, usage(fmt.Errorf("--columns: %w", err), "")
+		}
+		mapped = &read
+	}
+	var exports []audit.Export
+	for _, text := range named {
+		name, path, ok := strings.Cut(text, "=")
+		if !ok {
+			name, path = "", text
+		}
+		if _, err := os.Stat(path); err != nil {
+			return nil, usage(fmt.Errorf("--provider-export: %w", err), "")
+		}
+		exports = append(exports, audit.Export{Path: path, Provider: name, Columns: mapped})
+	}
+	return exports, nil
+}
