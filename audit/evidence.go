@@ -16,6 +16,7 @@ type Evidence struct {
 	Reference string    // empty: none
 	Amount    zabor.Money
 	Place     string // where it was read, for people
+	Source    int    // as numbered in AddEvidence, which sets it
 }
 
 // Claimed is what all evidence for one key says together.
@@ -99,7 +100,7 @@ func scanPiece(rows *sql.Rows) (p piece, err error) {
 func (l *Ledger) Homeless(ctx context.Context) iter.Seq2[Evidence, error] {
 	return func(yield func(Evidence, error) bool) {
 		l.pieces(ctx, pieces+"WHERE order_id IS NULL ORDER BY id", func(p piece) bool {
-			return yield(Evidence{Provider: string(p.provider), Reference: string(p.reference), Place: p.place}, nil)
+			return yield(Evidence{Source: p.source, Provider: string(p.provider), Reference: string(p.reference), Place: p.place}, nil)
 		}, func(err error) { yield(Evidence{}, err) })
 	}
 }

@@ -294,7 +294,7 @@ func (a *auditor) fill(ctx context.Context, ledger *audit.Ledger) (audit.Total, 
 		}
 	}
 	if a.app != nil {
-		if err := ledger.AddPayments(ctx, payments(ctx, a.app.DB(), a.c.PaymentsQuery), seen("payments")); err != nil {
+		if err := ledger.AddPayments(ctx, withOrder(payments(ctx, a.app.DB(), a.c.PaymentsQuery)), seen("payments")); err != nil {
 			return audit.Total{}, usage(err, "the query must give a column order, and may give step, reference, amount or major, currency")
 		}
 	}
@@ -441,6 +441,20 @@ func payments(ctx context.Context, db *sql.DB, query string) iter.Seq2[audit.Pay
 	}
 }
 
+// withOrder demands that each payment names its order.
+func withOrder(all iter.Seq2[audit.Payment, error]) iter.Seq2[audit.Payment, error] {
+	return func(yield func(audit.Payment, error) bool) {
+		for p, err := range all {
+			if err == nil && p.Order == "" {
+				err = fmt.Errorf("--payments-query: %s: no order", p.Place)
+			}
+			if !yield(p, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
 func payment(names []string, values []sql.NullString) (p audit.Payment, err error) {
 	var minor, major, currency string
 	for i, name := range names {
@@ -463,9 +477,6 @@ func payment(names []string, values []sql.NullString) (p audit.Payment, err erro
 		default:
 			return p, fmt.Errorf("column %s: there are order, scope, step, reference, amount, major and currency; write AS in the query", name)
 		}
-	}
-	if p.Order == "" {
-		return p, errors.New("no order")
 	}
 	switch {
 	case minor != "":

@@ -156,8 +156,7 @@ func (p *paidImport) read(ctx context.Context, c *importCommand, exports []audit
 		if n++; n <= mostProblems {
 			p.log.Warn("a payment without an order, of which nobody else says whose it is", "reference", e.Reference, "place", e.Place)
 		}
-		at := slices.IndexFunc(p.sources, func(s paidSource) bool { return strings.HasPrefix(filepath.Base(e.Place), s.Source) })
-		p.skip(max(at, 0), "it names no order")
+		p.skip(e.Source, "it names no order")
 	}
 	p.say("\r%79s\r", "")
 	return nil

@@ -63,7 +63,6 @@ func TestPeek(t *testing.T) {
 			t.Parallel()
 			s := newShop(t, database.open(t), options{})
 			s.add("bus: {forward: {'App\\Jobs\\SendMail': default}, refuse: ['App\\Jobs\\Login*']}\n")
-			s.edit(`Idempotency-Key`, `X-Key`)
 			s.edit(`    base_url:`, "    headers: {Authorization: \"Bearer ${TOKEN:-s3cret-token}\"}\n    base_url:")
 			s.edit(`order: "{{order}}"`, `order: "{{order}}", terminal: "${TERMINAL:-t3rminal-password}", note: "4111 1111 1111 1111"`)
 			ctx := t.Context()
@@ -141,7 +140,7 @@ func TestPeek(t *testing.T) {
 				t.Errorf("reserved: %+v", m)
 			}
 			first := found["1"].Request
-			if first == nil || first.Method != "POST" || first.URL != s.url+"/payments" || first.Header["Authorization"] != "***" || len(first.Header["X-Key"]) != 26 ||
+			if first == nil || first.Method != "POST" || first.URL != s.url+"/payments" || first.Header["Authorization"] != "***" || len(first.Header["Idempotency-Key"]) != 26 ||
 				!strings.Contains(first.Body, `"order":"1"`) || !strings.Contains(first.Body, `${TERMINAL}`) || !strings.Contains(first.Body, "4111 11** **** 1111") {
 				t.Errorf("the request is shown as %+v", first)
 			}
@@ -156,7 +155,7 @@ func TestPeek(t *testing.T) {
 			w.signal(syscall.SIGTERM)
 			w.exit(exitGood)
 			s.chargedOnce("30")
-			if got, want := s.row("30").ProviderKey, found["30"].Request.Header["X-Key"]; got != want {
+			if got, want := s.row("30").ProviderKey, found["30"].Request.Header["Idempotency-Key"]; got != want {
 				t.Errorf("order 30 was sent under %s, and peek had said %s", got, want)
 			}
 
