@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"iter"
+	"time"
 
 	"zabor"
 )
@@ -40,8 +41,7 @@ CREATE TABLE IF NOT EXISTS evidence (id INTEGER PRIMARY KEY, source INTEGER NOT 
 
 // AddEvidence adds evidence from the source with the given number, 0 and up, and
 // says how many pieces it had. It does not go on with a ledger that was broken off.
-func (l *Ledger) AddEvidence(ctx context.Context, source int, entries iter.Seq2[Evidence, error], seen func(int64)) (n int64, err error) {
-	name := fmt.Sprintf("evidence %d", source)
+func (l *Ledger) AddEvidence(ctx context.Context, number int, entries iter.Seq2[Evidence, error], seen func(int64)) (n int64, err error) {
 	counted := func(yield func(Evidence, error) bool) {
 		for e, err := range entries {
 			if err == nil {
@@ -52,14 +52,14 @@ func (l *Ledger) AddEvidence(ctx context.Context, source int, entries iter.Seq2[
 			}
 		}
 	}
-	err = fill(ctx, l, name, false, counted, "INSERT INTO evidence VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?)", "DELETE FROM evidence WHERE 'evidence ' || source = ?",
+	err = fill(ctx, l, source{name: fmt.Sprintf("evidence %d", number), began: time.Now().UnixMicro()}, counted, "INSERT INTO evidence VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
 		func(e Evidence) []any {
 			amount, currency := money(e.Amount)
 			var scope, order, step any
 			if e.Key.Order != "" {
 				scope, order, step = []byte(e.Key.Scope), []byte(e.Key.Order), []byte(e.Key.Step)
 			}
-			return []any{source, scope, order, step, e.Provider, []byte(e.Reference), amount, currency, e.Place}
+			return []any{number, scope, order, step, e.Provider, []byte(e.Reference), amount, currency, e.Place}
 		}, seen)
 	return n, err
 }
