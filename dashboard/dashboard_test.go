@@ -174,6 +174,12 @@ func TestPages(t *testing.T) {
 	o.sees(200, "/fences?state=held", ">3<", "!pi_1")
 	o.sees(200, rowURL(settled.Key), "pi_1", "client_secret", "!cs_hidden", "19.99 EUR")
 	o.sees(200, rowURL(held.Key), "cus_9", "!tok_hidden", "!4242424242424242", "It did not; do not try again", "https://dashboard.example/search?q=3", held.ProviderKey, "Held", "was captured: 404")
+	if _, body := o.ask(http.MethodGet, rowURL(held.Key), nil); strings.Count(body, "<b>Held</b>") != 1 || strings.Count(body, "<b>Captured</b>") != 1 {
+		t.Errorf("the history tells a thing twice, or not:\n%s", body)
+	}
+	if _, body := o.ask(http.MethodGet, rowURL(settled.Key), nil); strings.Count(body, "<b>Settled</b>") != 1 {
+		t.Errorf("the history does not say that it was settled:\n%s", body)
+	}
 	o.sees(200, rowURL(zabor.Key{Scope: "shop", Order: "<b>\xff", Step: "charge"}), "pi_7")
 	o.sees(200, "/open", "cus_9", "!tok_hidden", "no whole answer came", "It went through", ">1</b>")
 	o.sees(200, "/failed", "App\\Jobs\\Charge", "held for a person", "!second line", "the queue is away")

@@ -197,20 +197,20 @@ func timeline(row zabor.Row, notes []zabor.Note) []event {
 	} else {
 		add(row.CapturedAt, "plain", "Written", "", "the row was written; no call was made for it")
 	}
-	told := false
+	last := zabor.State("") // that the notes know of
 	for _, n := range notes {
 		what, class := noteWords(n)
 		add(n.At, class, what, n.By, n.Text)
-		told = told || n.Epoch == row.Claim.Epoch && n.Kind != "evidence"
+		if state := entered(n); state != "" {
+			last = state
+		}
 	}
-	if !told && row.State != zabor.Captured && !row.StateSince.Equal(row.CapturedAt) {
+	if last != row.State && row.State != zabor.Captured {
 		text := row.Reason
 		if row.Reference != "" {
 			text = strings.TrimPrefix(text+"; reference "+row.Reference, "; ")
 		}
-		if !slices.ContainsFunc(notes, func(n zabor.Note) bool { return n.At.Equal(row.StateSince) }) {
-			add(row.StateSince, stateClass(row.State), title(string(row.State)), "", text)
-		}
+		add(row.StateSince, stateClass(row.State), title(string(row.State)), "", text)
 	}
 	if row.State == zabor.Captured && !row.SendUntil.IsZero() {
 		add(row.SendUntil, "plain", "Lease ends", "", "no later may this call still be sent")
@@ -231,6 +231,25 @@ func title(s string) string {
 		return s
 	}
 	return strings.ToUpper(s[:1]) + s[1:]
+}
+
+// entered is the state that a row was in after what n notes; empty: n says nothing
+// of it.
+func entered(n zabor.Note) zabor.State {
+	switch zabor.Action(n.Kind) {
+	case zabor.Settle:
+		return zabor.Settled
+	case zabor.Decline:
+		return zabor.Declined
+	case zabor.Release:
+		return zabor.Released
+	case zabor.Hold:
+		return zabor.Held
+	}
+	if state, known := zabor.ParseState(n.Kind); known {
+		return state
+	}
+	return ""
 }
 
 func noteWords(n zabor.Note) (what, class string) {

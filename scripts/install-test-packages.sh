@@ -10,6 +10,7 @@ packages='
 	php-cli php-redis php-mysql php-sqlite3 php-pgsql
 	php-illuminate-queue php-illuminate-redis php-illuminate-bus php-illuminate-events php-illuminate-console php-illuminate-database
 	php-symfony-redis-messenger php-symfony-doctrine-messenger php-symfony-event-dispatcher php-symfony-console php-doctrine-dbal
+	chromium
 	php-curl php-guzzlehttp-guzzle php-illuminate-http php-symfony-http-client
 	spin'
 
