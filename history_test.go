@@ -146,7 +146,11 @@ func (h *history) pass(d time.Duration) {
 			still = append(still, l)
 		case h.rng.IntN(2) == 0:
 			h.note("the provider executes what was on the way")
-			h.execute(l.key)
+			at := h.now // or before, where this is a leap beyond its time
+			if l.until.Before(at) {
+				at = l.until
+			}
+			h.execute(l.key, at)
 		}
 	}
 	h.onTheWay = still
@@ -157,12 +161,14 @@ func (h *history) pass(d time.Duration) {
 	}
 }
 
-func (h *history) execute(key string) string {
-	if ref, done := h.reference[key]; done && h.keys && h.now.Before(h.forgets[key]) {
+// execute does at the given time what came under key, unless the provider still knows
+// that it has.
+func (h *history) execute(key string, at time.Time) string {
+	if ref, done := h.reference[key]; done && h.keys && at.Before(h.forgets[key]) {
 		return ref
 	}
 	if h.forgets[key].IsZero() {
-		h.forgets[key] = h.now.Add(h.life)
+		h.forgets[key] = at.Add(h.life)
 	}
 	h.charges++
 	h.counter++
@@ -179,13 +185,13 @@ func (h *history) call(row zabor.Row, start time.Time) zabor.Outcome {
 	}
 	switch n := h.rng.IntN(12); n {
 	case 0, 1, 2, 3:
-		ref := h.execute(row.ProviderKey)
+		ref := h.execute(row.ProviderKey, h.now)
 		h.note("sent: charged as %s", ref)
 		h.meanwhile()
 		h.read = append(h.read, ref)
 		return zabor.Outcome{Verdict: zabor.Done, Reference: ref}
 	case 4:
-		h.note("sent: charged as %s, and no answer", h.execute(row.ProviderKey))
+		h.note("sent: charged as %s, and no answer", h.execute(row.ProviderKey, h.now))
 		return zabor.Outcome{Reason: "time-out"}
 	case 5, 6:
 		h.note("sent: on the way, no answer")
@@ -201,7 +207,7 @@ func (h *history) call(row zabor.Row, start time.Time) zabor.Outcome {
 		h.note("lost before the provider, no answer")
 		return zabor.Outcome{Reason: "time-out"}
 	case 10:
-		h.note("sent: charged as %s, and the worker dies", h.execute(row.ProviderKey))
+		h.note("sent: charged as %s, and the worker dies", h.execute(row.ProviderKey, h.now))
 		panic(death{})
 	default:
 		if _, done := h.reference[row.ProviderKey]; done {

@@ -375,7 +375,7 @@ func storeFields(t *testing.T, s zabor.Store) {
 	v := reflect.ValueOf(row)
 	for i := range v.NumField() {
 		switch name := v.Type().Field(i).Name; name {
-		case "CapturedAt", "SendUntil", "StateSince", "ReadAt", "ReplayUntil": // the database's
+		case "CapturedAt", "SendUntil", "StateSince", "ReadAt", "ReplayUntil", "LookedAt": // the database's, and Look's
 		case "AnswerEnded", "Sealed": // in place of what is here
 		default:
 			if v.Field(i).IsZero() {
