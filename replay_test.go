@@ -88,6 +88,27 @@ func TestNoReplayAfterItsTime(t *testing.T) {
 	})
 }
 
+// While a claim may still send, nothing is sent again beside it.
+func TestNoReplayBeforeTheLeaseEnds(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *sqlstore.Store) {
+		w := newWorld(t, s)
+		r := w.resolver()
+		r.Replay = func(context.Context, zabor.Row) zabor.Outcome { return done }
+		e := effect("1001")
+		e.Timeout, e.AbsentAfter, e.ReplayFor = time.Minute, 0, time.Hour
+		w.fence.Do(t.Context(), e, w.answers(zabor.Outcome{}))
+		r.after(0)
+		r.after(zabor.Lease(e.Timeout))
+		if row := w.row(e.Key); row.State != zabor.Doubt || row.Replays != 0 {
+			t.Fatalf("%s after %d replays, want doubt after none", row.State, row.Replays)
+		}
+		r.after(time.Second)
+		if row := w.row(e.Key); row.State != zabor.Settled || row.Replays != 1 {
+			t.Errorf("%s after %d replays, want settled after one", row.State, row.Replays)
+		}
+	})
+}
+
 // shift moves what the table says of a row's times, as a jump of the database's
 // clock would.
 func (w *world) shift(k zabor.Key, by time.Duration) {
