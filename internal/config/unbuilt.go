@@ -12,8 +12,7 @@ var unbuilt = [...]struct {
 	key  string
 	lost string // what does not happen
 	fix  string // empty: take it out
-}{
-}
+}{}
 
 // Unbuilt lists the settings of c that are valid and that this version does not
 // act on. A program that would need them must not start: none is taken and
