@@ -51,8 +51,8 @@ func Tell(ctx context.Context, store *sqlstore.Store, id [16]byte, status func()
 		select {
 		case <-ctx.Done():
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
-			defer cancel()
 			_ = store.Gone(ctx, id)
+			cancel()
 			return
 		case <-tick.C:
 		}

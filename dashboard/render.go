@@ -224,7 +224,7 @@ func timeHTML(t time.Time, as string) template.HTML {
 		words = age(time.Since(utc))
 	}
 	// All of it is made here.
-	return template.HTML(fmt.Sprintf(`<time datetime="%s" title="%s" data-as="%s">%s</time>`, utc.Format(time.RFC3339Nano), utc.Format(utcLayout), as, words)) //nolint:gosec
+	return template.HTML(fmt.Sprintf(`<time datetime="%s" title="%s" data-as="%s">%s</time>`, utc.Format(time.RFC3339Nano), utc.Format(utcLayout), as, words)) //nolint:gocritic // HTML quotes otherwise than Go
 }
 
 // age is a duration in the largest unit that fits, as the script says it too.

@@ -204,6 +204,7 @@ func (p *Provider) tryPage(ctx context.Context, path string) (document any, wait
 	if err != nil {
 		return nil, soon, err
 	}
+	defer resp.Body.Close()
 	a, err := readAnswer(resp)
 	if err != nil {
 		return nil, soon, err

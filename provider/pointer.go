@@ -128,7 +128,7 @@ func distinct(body []byte) error {
 	for {
 		t, err := d.Token()
 		if err != nil {
-			return nil // the end
+			return nil //nolint:nilerr // the end
 		}
 		inObject := len(open) > 0 && open[len(open)-1] != nil
 		switch t := t.(type) {

@@ -53,6 +53,7 @@ func (p *Provider) Probe(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%w: %s", ErrUnreached, oneLine(err))
 	}
+	defer resp.Body.Close()
 	a, err := readAnswer(resp)
 	switch {
 	case err != nil:

@@ -77,7 +77,7 @@ func exchange(w *wire, req *http.Request) (a answer, err error) {
 		}
 		sent <- err
 	}()
-	resp, err := readHead(w, req)
+	resp, err := readHead(w, req) //nolint:bodyclose // see below
 	if err == nil {
 		// The body is not closed but its connection is: closing reads what is left
 		// of the chunks, without a bound.

@@ -27,8 +27,8 @@ var chromium = sync.OnceValues(func() (context.Context, error) {
 	if os.Getuid() == 0 {
 		options = append(options, chromedp.NoSandbox)
 	}
-	allocated, _ := chromedp.NewExecAllocator(context.Background(), options...) //nolint:govet // for as long as the process
-	ctx, _ := chromedp.NewContext(allocated)                                    //nolint:govet // the same
+	allocated, _ := chromedp.NewExecAllocator(context.Background(), options...) // for as long as the process
+	ctx, _ := chromedp.NewContext(allocated)                                    // the same
 	return ctx, chromedp.Do(ctx)
 })
 
@@ -114,12 +114,6 @@ func evaluate[T any](b *tab, script string) T {
 	return value
 }
 
-// visible waits for what is to be seen.
-func (b *tab) visible(selector string) {
-	b.t.Helper()
-	b.do(chromedp.WaitVisible(chromedp.CSS(selector)))
-}
-
 // mark clicks, and no other page comes.
 func (b *tab) mark(selector string) {
 	b.t.Helper()
@@ -148,9 +142,9 @@ func (b *tab) text() string {
 func (b *tab) says(words ...string) {
 	b.t.Helper()
 	for _, w := range words {
-		seen := ""
 		for end := time.Now().Add(limit); ; {
-			if seen = b.text(); strings.Contains(seen, w) {
+			seen := b.text()
+			if strings.Contains(seen, w) {
 				break
 			}
 			if time.Now().After(end) {

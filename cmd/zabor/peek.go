@@ -269,7 +269,7 @@ func (k *peeker) foresee(ctx context.Context, q queue, m *worker.Message, place 
 	}
 	if e.Key.Order == "" {
 		one.Verdict, one.Reason = verdictRefuse, err.Error()
-		return one, nil
+		return one, nil //nolint:nilerr // the reason is told
 	}
 	one.Key = &keyJSON{e.Key.Scope, e.Key.Order, e.Key.Step}
 	row, found := k.row(ctx, e.Key)

@@ -47,9 +47,10 @@ func (s *shop) dump() map[string]string {
 			}
 			all[fmt.Sprintf("%s %d", table, n)] = fmt.Sprint(values...)
 		}
-		if err := rows.Close(); err != nil {
+		if err := rows.Err(); err != nil {
 			s.t.Fatal(err)
 		}
+		rows.Close() //nolint:sqlclosecheck // a loop
 	}
 	return all
 }

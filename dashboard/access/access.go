@@ -189,7 +189,7 @@ func (g *Guard) Operator(next http.Handler) http.Handler {
 func (g *Guard) signedIn(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !g.SignsIn() {
-			next.ServeHTTP(w, as(r, r.Context(), Identity{Name: g.o.Alone, Role: Operator}))
+			next.ServeHTTP(w, as(r.Context(), r, Identity{Name: g.o.Alone, Role: Operator}))
 			return
 		}
 		s := g.sessions.get(g.sessionID(r), byPerson(r))
@@ -200,11 +200,11 @@ func (g *Guard) signedIn(next http.Handler) http.Handler {
 		ctx, cancel := context.WithCancel(r.Context())
 		defer cancel()
 		defer context.AfterFunc(s.ctx, cancel)()
-		next.ServeHTTP(w, as(r, ctx, s.who))
+		next.ServeHTTP(w, as(ctx, r, s.who))
 	})
 }
 
-func as(r *http.Request, ctx context.Context, id Identity) *http.Request {
+func as(ctx context.Context, r *http.Request, id Identity) *http.Request {
 	return r.WithContext(context.WithValue(ctx, identityKey{}, id))
 }
 
