@@ -243,7 +243,7 @@ func TestTheStartTellsLiveFromTest(t *testing.T) {
 // again, which is acked from its row.
 func TestRedisForgets(t *testing.T) {
 	t.Parallel()
-	t.Run("laravel/horizon#72", func(t *testing.T) {
+	t.Run("laravel/horizon 72", func(t *testing.T) {
 		t.Parallel()
 		s := newShop(t, databases[0].open(t), options{})
 		var w *process
@@ -258,7 +258,7 @@ func TestRedisForgets(t *testing.T) {
 		s.command(exitGood, "worker", "--drain")
 		s.chargedOnce("1")
 	})
-	t.Run("redis/redis#6062", func(t *testing.T) {
+	t.Run("redis/redis 6062", func(t *testing.T) {
 		t.Parallel()
 		s := newShop(t, databases[0].open(t), options{})
 		s.redis.RPush(t.Context(), "laravel_database_queues:payments", job(t, 1, 0))
