@@ -243,7 +243,7 @@ when@dev:
 func FuzzPHP(f *testing.F) {
 	for _, seed := range []string{
 		"<?php return ['a' => env('B', 1)];", "<?php class A extends B { use C; public $d = 1; function e() { F::g()->h(); } }",
-		"<?php #[A] enum B: int { case C = 1; }", "<?php return [...$a, ...[1]];", "<?php return <<<X\n a {$b} \n X;", "<?php const string A = 1;", "<?php return 'a",
+		"<?php #[A] enum B: int { case C = 1; }", "<?php return [...$a, ...[1]];", "<?php return <<<X\n a {$b} \n X;", "<?php const string A = 1;", "<?php return 'a", "<", "<?php 1; ?>a<",
 	} {
 		f.Add([]byte(seed))
 	}
@@ -252,5 +252,27 @@ func FuzzPHP(f *testing.F) {
 		s.classes()
 		e := evaluator{syntax: s, env: &environment{}}
 		e.returned()
+	})
+}
+
+// Whatever a YAML or dotenv file holds, reading it ends, and does not panic.
+func FuzzYAML(f *testing.F) {
+	for _, seed := range []string{"a: {b: [1, '%env(C)%']}\nwhen@prod:\n  a: !php/const X\n", "a: &a [1]\nb: *a\n<<: *a\n", "- - - 1\n? x\n: y\n", "a: |\n  b\n--- \n...", "\t- {"} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, content []byte) { parseYAML("f.yaml", content) })
+}
+
+func FuzzEnv(f *testing.F) {
+	for _, seed := range []string{"A=1\nexport B=\"${A}x\"\n# c\nC='$A'\n", "A=$A$A\nA=${A}${A}", "=\n\"", "A=\"b\nc\"", "A=$(rm -rf /)"} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, content []byte) {
+		folder := t.TempDir()
+		if err := os.WriteFile(filepath.Join(folder, ".env"), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		p := &Project{Root: folder, files: map[string][]byte{}, env: &environment{values: map[string]variable{}}}
+		p.load(".env")
 	})
 }

@@ -100,6 +100,9 @@ func parse(content []byte) (root *ast.Root, problems []*errors.Error) {
 			root, problems = nil, append(problems, errors.NewError(fmt.Sprint(r), nil))
 		}
 	}()
+	if bytes.HasSuffix(content, []byte("<")) {
+		content = append(bytes.Clone(content), '\n') // the parser never comes to an end that begins a tag
+	}
 	node, err := parser.Parse(content, conf.Config{
 		Version:          &version.Version{Major: 8, Minor: 1},
 		ErrorHandlerFunc: func(e *errors.Error) { problems = append(problems, e) },
