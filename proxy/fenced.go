@@ -45,7 +45,9 @@ func (p *Proxy) fenced(w http.ResponseWriter, r *http.Request, up Upstream, k za
 				row.State = zabor.Pending
 			}
 		}
-		if !p.relay(w, *reply, row, false) || r.Context().Err() != nil {
+		// Looked at before: who has the answer may close the connection at once.
+		gone := r.Context().Err() != nil
+		if !p.relay(w, *reply, row, false) || gone {
 			p.unfetched(r.Context(), row)
 		}
 	case err == nil || errors.Is(err, zabor.ErrMalformed):
