@@ -125,11 +125,7 @@ func distinct(body []byte) error {
 	d.UseNumber()
 	var open []map[string]bool // of the objects that are open; nil: a list
 	name := false              // what comes next is a property's name, or the end of the object
-	for {
-		t, err := d.Token()
-		if err != nil {
-			return nil //nolint:nilerr // the end
-		}
+	for t, err := d.Token(); err == nil; t, err = d.Token() {
 		inObject := len(open) > 0 && open[len(open)-1] != nil
 		switch t := t.(type) {
 		case json.Delim:
@@ -155,4 +151,5 @@ func distinct(body []byte) error {
 		}
 		name = inObject
 	}
+	return nil
 }

@@ -77,10 +77,10 @@ func exchange(w *wire, req *http.Request) (a answer, err error) {
 		}
 		sent <- err
 	}()
-	resp, err := readHead(w, req) //nolint:bodyclose // see below
+	// The body is not closed but its connection is: closing reads what is left of
+	// the chunks, without a bound.
+	resp, err := readHead(w, req) //nolint:bodyclose
 	if err == nil {
-		// The body is not closed but its connection is: closing reads what is left
-		// of the chunks, without a bound.
 		a, err = readAnswer(resp)
 	}
 	if err != nil {
