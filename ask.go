@@ -7,12 +7,15 @@ import (
 )
 
 // LookTime is how long a resolver may ask about rows before another may: what the
-// death of one delays a row by. It is also the longest pause between two look-ups
-// of one row, and the shortest is a quarter of a second; between them each pause is
-// as long as the doubt has lasted.
+// death of one delays the next look-up of a row by, beside the pause. A look-up that
+// takes longer may be made twice.
+const LookTime = 10 * time.Second
+
+// Between two look-ups of a row lies a pause as long as its doubt has lasted, within
+// these bounds.
 const (
-	LookTime      = time.Minute
-	shortestPause = 250 * time.Millisecond
+	shortestGap = 250 * time.Millisecond
+	longestGap  = time.Minute
 )
 
 // canAsk reports whether the provider can be asked anything about row.
@@ -22,7 +25,7 @@ func (r *Resolver) canLookUp(row Row) bool { return r.Lookup != nil && row.Absen
 
 // lookDue reports whether it is time to ask about r, by the database's clock when
 // it was read. A new state and a new send begin anew. What a clock that jumped has
-// left behind keeps nothing waiting longer than LookTime.
+// left behind keeps nothing waiting longer than the longest pause.
 func (r Row) lookDue() bool {
 	begun := r.StateSince
 	if sent := r.SendUntil.Add(-r.Lease); sent.After(begun) {
@@ -33,11 +36,11 @@ func (r Row) lookDue() bool {
 		asked := r.LookedAt.Add(-LookTime)
 		return asked.After(r.ReadAt) || r.StateSince.After(asked)
 	case begun.After(r.ReadAt): // the clock was set back
-		return r.ReadAt.Sub(r.LookedAt) >= LookTime
+		return r.ReadAt.Sub(r.LookedAt) >= longestGap
 	case r.LookedAt.Before(begun):
 		return true
 	}
-	return r.ReadAt.Sub(r.LookedAt) >= min(max(r.LookedAt.Sub(begun), shortestPause), LookTime)
+	return r.ReadAt.Sub(r.LookedAt) >= min(max(r.LookedAt.Sub(begun), shortestGap), longestGap)
 }
 
 // askAll asks about those of rows, read at the given time of r's clock, that

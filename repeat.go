@@ -52,7 +52,7 @@ func (f *Fence) meet(row Row, e Effect) (next Row, w Write, err error) {
 	if row.Message != "" && row.Message != e.Message {
 		return row, w, otherRequest(row, e)
 	}
-	if row.Message == "" && !sameMoney(row.Amount, e.Amount) { // of a row that was imported without its message
+	if importedOtherwise(row, e) {
 		return row, w, otherRequest(row, e)
 	}
 	switch row.State {
@@ -120,9 +120,15 @@ func otherRequest(row Row, e Effect) error {
 		Reason: fmt.Sprintf("the row is %s for another request%s; nothing was sent", row.State, differing(row, e))}
 }
 
+// importedOtherwise reports whether row was imported without its message, for another
+// amount than e's. A person who released a row has asked for whatever comes.
+func importedOtherwise(row Row, e Effect) bool {
+	return row.Message == "" && row.Basis == ByImport && !sameMoney(row.Amount, e.Amount)
+}
+
 // differing says which fields of the request that e asks for are not as in row's.
 func differing(row Row, e Effect) string {
-	if row.Message == "" && !sameMoney(row.Amount, e.Amount) {
+	if importedOtherwise(row, e) {
 		return " (another amount)"
 	}
 	var was, is map[string]string

@@ -104,7 +104,7 @@ func TestStartUpRefuses(t *testing.T) {
 		{"an evicting server that was accepted", "", evicting, "--accept-eviction", exitGood, "which was accepted"},
 		{"a PHP consumer", "", consumer("consumer"), "", exitUsage, `queue async: consumer "consumer" of group symfony asked for messages`},
 		// Of rq/rq#1280: keys that have a time to live are evicted too.
-		{"a server that evicts what has a time to live", "", volatile, "", exitGood, "keys that have a time to live"},
+		{"an evicting server that takes what has a time to live", "", volatile, "", exitGood, "keys that have a time to live"},
 		{"a supervisor of Horizon's", "", supervised, "", exitUsage, "Horizon's supervisor web1:supervisor-1 has processes for redis:payments, and is not zabor's"},
 		{"a supervisor on a shared queue", "shared", supervised, "", exitGood, "the queue is shared"},
 		{"a PHP consumer on a shared queue", "shared", consumer("consumer"), "", exitGood, "the queue is shared"},
