@@ -181,20 +181,28 @@ func TestSummariesComeAtTheInterval(t *testing.T) {
 		t.Errorf("got\n%s", got)
 	}
 	// Two intervals without any: the next one is a first one.
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) { // a poll
+	eventually(t, "a cause that is over is forgotten", func() bool {
 		s.mu.Lock()
-		n := len(s.bursts)
-		s.mu.Unlock()
-		if n == 0 {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatal("a cause that is over is not forgotten")
-		}
-	}
+		defer s.mu.Unlock()
+		return len(s.bursts) == 0
+	})
 	s.Send(held(9))
 	if got := in.next(t); !strings.Contains(got, "order 1009,") {
 		t.Errorf("got\n%s", got)
+	}
+}
+
+// eventually waits for what a service does by itself.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	tick, end := time.NewTicker(5*time.Millisecond), time.After(20*time.Second)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-end:
+			t.Fatalf("not after 20s: %s", what)
+		}
 	}
 }
 
@@ -205,11 +213,7 @@ func TestADeliveryIsTriedAgain(t *testing.T) {
 	p.backoff = []time.Duration{time.Millisecond, time.Hour}
 	s, l := open(t, p, in.address())
 	s.Send(held(1))
-	for end := time.Now().Add(20 * time.Second); strings.Count(l.String(), "trying again") < 2; time.Sleep(time.Millisecond) { // a poll
-		if time.Now().After(end) {
-			t.Fatalf("not tried twice:\n%s", l.String())
-		}
-	}
+	eventually(t, "it was tried twice", func() bool { return strings.Count(l.String(), "trying again") >= 2 })
 	in.answer(0)
 	if err := end(s, 10*time.Second); err != nil { // which does not wait for an hour
 		t.Error(err)
@@ -224,11 +228,7 @@ func TestWhatIsGivenUpIsSaid(t *testing.T) {
 	in.answer(http.StatusInternalServerError)
 	s, l := open(t, slow, in.address())
 	s.Send(held(1))
-	for end := time.Now().Add(20 * time.Second); !strings.Contains(l.String(), "was not delivered"); time.Sleep(time.Millisecond) { // a poll
-		if time.Now().After(end) {
-			t.Fatalf("not given up:\n%s", l.String())
-		}
-	}
+	eventually(t, "it was given up", func() bool { return strings.Contains(l.String(), "was not delivered") })
 	in.answer(0)
 	s.Send(zabor.Alert{Severity: zabor.Warning, Code: "parked", Text: "x"})
 	if got := in.next(t); !strings.Contains(got, "1 earlier messages could not be delivered") {
@@ -272,11 +272,7 @@ func TestATryThatHangsIsNotFollowedByMore(t *testing.T) {
 	p.timeout = 10 * time.Millisecond
 	s, l := open(t, p, in.address())
 	s.Send(held(1))
-	for end := time.Now().Add(20 * time.Second); !strings.Contains(l.String(), "was not delivered"); time.Sleep(time.Millisecond) { // a poll
-		if time.Now().After(end) {
-			t.Fatalf("not given up:\n%s", l.String())
-		}
-	}
+	eventually(t, "it was given up", func() bool { return strings.Contains(l.String(), "was not delivered") })
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if in.tries > 1 {

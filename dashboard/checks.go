@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -114,51 +115,41 @@ func (r *running) state(name string) (since time.Time, failure string) {
 	return r.since[name], r.failure[name]
 }
 
-type auditPage struct {
-	Report  *AuditReport
+// checkPage is the page of a report that is kept.
+type checkPage[R any] struct {
+	Report  *R // nil: there is none yet
 	Running time.Time
 	Failure string
 	CanRun  bool
 }
 
-func (d *Dashboard) auditPage(w http.ResponseWriter, r *http.Request) {
-	report, ok, err := d.lastAudit(r.Context())
+// showCheck shows the report of that name, on the page that is named like its template.
+func showCheck[R any](d *Dashboard, w http.ResponseWriter, r *http.Request, name, title string, run func(context.Context) error) {
+	var report R
+	ok, err := d.last(r.Context(), name, &report)
 	if err != nil {
 		d.away(w, r, err)
 		return
 	}
-	body := auditPage{CanRun: d.o.Audit != nil}
-	body.Running, body.Failure = d.running.state(auditName)
+	body := checkPage[R]{CanRun: run != nil}
+	body.Running, body.Failure = d.running.state(name)
 	if ok {
 		body.Report = &report
 	}
-	d.show(w, r, http.StatusOK, "audit", "Audit", "/audit", body)
+	page := strings.ToLower(title)
+	d.show(w, r, http.StatusOK, page, title, "/"+page, body)
+}
+
+func (d *Dashboard) auditPage(w http.ResponseWriter, r *http.Request) {
+	showCheck[AuditReport](d, w, r, auditName, "Audit", d.o.Audit)
+}
+
+func (d *Dashboard) doctorPage(w http.ResponseWriter, r *http.Request) {
+	showCheck[DoctorReport](d, w, r, doctorName, "Doctor", d.o.Doctor)
 }
 
 func (d *Dashboard) runAudit(w http.ResponseWriter, r *http.Request) {
 	d.run(w, r, auditName, "/audit", d.o.Audit)
-}
-
-type doctorPage struct {
-	Report  *DoctorReport
-	Running time.Time
-	Failure string
-	CanRun  bool
-}
-
-func (d *Dashboard) doctorPage(w http.ResponseWriter, r *http.Request) {
-	var report DoctorReport
-	ok, err := d.last(r.Context(), doctorName, &report)
-	if err != nil {
-		d.away(w, r, err)
-		return
-	}
-	body := doctorPage{CanRun: d.o.Doctor != nil}
-	body.Running, body.Failure = d.running.state(doctorName)
-	if ok {
-		body.Report = &report
-	}
-	d.show(w, r, http.StatusOK, "doctor", "Doctor", "/doctor", body)
 }
 
 func (d *Dashboard) runDoctor(w http.ResponseWriter, r *http.Request) {

@@ -200,7 +200,7 @@ func (p *Provider) tryPage(ctx context.Context, path string) (document any, wait
 	if err != nil {
 		return nil, 0, err
 	}
-	resp, err := p.lookups.Do(req) //nolint:bodyclose // readAnswer closes it
+	resp, err := p.lookups.Do(req)
 	if err != nil {
 		return nil, soon, err
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net"
 	"os"
@@ -295,7 +296,7 @@ func (o *office) forget(ctx context.Context, at dashboard.FailedID) error {
 // found.
 func (o *office) audit(ctx context.Context) error {
 	p := *o.program
-	p.ctx, p.stderr = ctx, discard{}
+	p.ctx, p.stderr = ctx, io.Discard
 	a := &auditor{program: &p, c: &auditCommand{}, file: o.file, store: o.store, close: func() {}}
 	ledger, total, err := a.run(ctx)
 	if err != nil {
@@ -335,7 +336,3 @@ func (o *office) doctor(ctx context.Context) error {
 	}
 	return dashboard.KeepDoctor(ctx, o.store, report)
 }
-
-type discard struct{}
-
-func (discard) Write(b []byte) (int, error) { return len(b), nil }
