@@ -131,6 +131,15 @@ func txCommitted(t *txTest) {
 	t.wantCalls(1)
 }
 
+// committed captures e in a transaction that is committed.
+func (t *txTest) committed(e zabor.Effect) *zabor.Capture {
+	t.Helper()
+	tx := t.begin(t.T)
+	c := t.capture(tx, e)
+	t.must(tx.Commit())
+	return c
+}
+
 func txRolledBack(t *txTest) {
 	e := t.effect(1999)
 	tx := t.begin(t.T)
@@ -151,9 +160,7 @@ func txAnothers(t *txTest) {
 	tx := t.begin(t.T)
 	gone := t.capture(tx, e)
 	t.must(tx.Rollback())
-	tx = t.begin(t.T)
-	other := t.capture(tx, e)
-	t.must(tx.Commit())
+	other := t.committed(e)
 	_, err := gone.Do(t.Context(), t.answers(yes))
 	wantErr(t.T, err, zabor.ErrReleased)
 	t.wantCalls(0)
@@ -184,10 +191,8 @@ func txEarly(t *txTest) {
 // committed could not be seen in it.
 func txFound(t *txTest) {
 	e := t.effect(1999)
+	t.committed(e)
 	tx := t.begin(t.T)
-	t.capture(tx, e)
-	t.must(tx.Commit())
-	tx = t.begin(t.T)
 	c := t.capture(tx, e)
 	if !c.Found {
 		t.Fatal("the row was there before, and is not said to be")
@@ -199,21 +204,17 @@ func txFound(t *txTest) {
 
 	row, err := t.fence.Do(t.Context(), e, t.answers(yes))
 	t.wantState(row, err, zabor.Settled)
-	tx = t.begin(t.T)
-	c = t.capture(tx, e)
-	t.must(tx.Commit())
+	c = t.committed(e)
 	row, err = c.Do(t.Context(), t.answers(yes))
 	t.wantState(row, err, zabor.Settled)
 	t.wantCalls(1)
 }
 
 func txOtherRequest(t *txTest) {
-	tx := t.begin(t.T)
-	first := t.capture(tx, t.effect(1999))
-	t.must(tx.Commit())
+	first := t.committed(t.effect(1999))
 	e := t.effect(2999)
 	e.Message, e.Fingerprint = "m2", "f2"
-	tx = t.begin(t.T)
+	tx := t.begin(t.T)
 	_, err := t.fence.CaptureTx(t.Context(), tx.Insert, e)
 	wantErr(t.T, err, zabor.ErrOtherRequest)
 	t.must(tx.Rollback())
@@ -248,9 +249,7 @@ func txTwo(t *txTest) {
 
 func txDied(t *txTest) {
 	e := t.effect(1999)
-	tx := t.begin(t.T)
-	t.capture(tx, e)
-	t.must(tx.Commit())
+	t.committed(e)
 	t.fence = &zabor.Fence{Store: t.store, Secret: make([]byte, zabor.MinSecret)}
 	r := &zabor.Resolver{Fence: t.fence}
 	t.must(r.Round(t.Context()))
@@ -264,9 +263,7 @@ func txDied(t *txTest) {
 
 func txWorker(t *txTest) {
 	e := t.effect(1999)
-	tx := t.begin(t.T)
-	c := t.capture(tx, e)
-	t.must(tx.Commit())
+	c := t.committed(e)
 	if _, err := t.fence.Do(t.Context(), e, t.answers(zabor.Outcome{})); !errors.Is(err, zabor.ErrInDoubt) {
 		t.Fatalf("error %v, want %v", err, zabor.ErrInDoubt)
 	}
@@ -278,9 +275,7 @@ func txWorker(t *txTest) {
 // A call that surely did nothing may be made again by the same capture.
 func txAgain(t *txTest) {
 	e := t.effect(1999)
-	tx := t.begin(t.T)
-	c := t.capture(tx, e)
-	t.must(tx.Commit())
+	c := t.committed(e)
 	now := time.Now()
 	t.fence.Now = func() time.Time { return now }
 	_, err := c.Do(t.Context(), t.answers(zabor.Outcome{Verdict: zabor.Unsent}))
