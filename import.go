@@ -61,6 +61,11 @@ func (p Payment) Agrees(row Row) bool {
 	return row.State == Settled && row.Reference == p.Reference && sameMoney(row.Amount, p.Amount)
 }
 
+// Settles reports whether row is one that [Fence.ImportPayment] settles by p.
+func (p Payment) Settles(row Row) bool {
+	return row.State == Held && row.Basis == ByImport && sameMoney(row.Amount, p.Amount)
+}
+
 func sameMoney(a, b Money) bool { return a.Currency == "" || b.Currency == "" || a == b }
 
 // ImportPayment writes a settled row for p, so that no message makes it again. It
@@ -77,7 +82,7 @@ func (f *Fence) ImportPayment(ctx context.Context, p Payment) (row Row, written 
 		return Row{}, false, fmt.Errorf("import %s: %w; nothing was written", p.Key, err)
 	}
 	row, err = f.Store.Insert(ctx, fresh, Write{})
-	for err == nil && row.Claim != fresh.Claim && row.State == Held && row.Basis == ByImport && sameMoney(row.Amount, p.Amount) {
+	for err == nil && row.Claim != fresh.Claim && p.Settles(row) {
 		next := row
 		next.Claim, next.State, next.Reference, next.Reason = row.Claim.next(), Settled, p.Reference, p.Reason
 		if next.Amount.Currency == "" {

@@ -15,7 +15,6 @@ import (
 
 	"zabor"
 	"zabor/audit"
-	"zabor/sqlstore"
 	"zabor/step"
 )
 
@@ -324,14 +323,11 @@ func (p *paidImport) one(ctx context.Context, c audit.Claimed) error {
 
 // foresee is what one would find and write, without writing it.
 func (p *paidImport) foresee(ctx context.Context, paid zabor.Payment, against string) (row zabor.Row, written bool, err error) {
-	rows, err := p.store.List(ctx, sqlstore.Filter{Scope: &paid.Key.Scope, Order: paid.Key.Order, Step: paid.Key.Step, Limit: 1})
-	if err != nil || len(rows) == 0 || rows[0].Key != paid.Key {
+	there, err := standing(ctx, p.store, paid.Key)
+	if err != nil || there == nil {
 		return zabor.Row{}, true, err
 	}
-	row = rows[0]
-	open := row.State == zabor.Held && row.Basis == zabor.ByImport
-	sameAmount := row.Amount.Currency == "" || paid.Amount.Currency == "" || row.Amount == paid.Amount
-	return row, open && against == "" && sameAmount, nil
+	return *there, against == "" && paid.Settles(*there), nil
 }
 
 func rowText(row zabor.Row) string {

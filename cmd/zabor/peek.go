@@ -323,17 +323,24 @@ func doneText(row zabor.Row) string {
 	return fmt.Sprintf("%s: acked without a call", row.State)
 }
 
-// row is the table's row of a key, read as it stands; nil: there is none.
+// row is the table's row of a key; nil: there is none.
 func (k *peeker) row(ctx context.Context, key zabor.Key) (*zabor.Row, error) {
 	if !k.migrated {
 		return nil, nil
 	}
-	rows, err := k.store.List(ctx, sqlstore.Filter{Scope: &key.Scope, Order: key.Order, Step: key.Step, Limit: 1})
+	row, err := standing(ctx, k.store, key)
 	if err != nil {
 		return nil, storeFailure(err)
 	}
-	if len(rows) == 0 || rows[0].Key != key {
-		return nil, nil
+	return row, nil
+}
+
+// standing is the table's row of a key, read as it stands and without a lock; nil:
+// there is none.
+func standing(ctx context.Context, store *sqlstore.Store, key zabor.Key) (*zabor.Row, error) {
+	rows, err := store.List(ctx, sqlstore.Filter{Scope: &key.Scope, Order: key.Order, Step: key.Step, Limit: 1})
+	if err != nil || len(rows) == 0 || rows[0].Key != key {
+		return nil, err
 	}
 	return &rows[0], nil
 }
