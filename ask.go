@@ -7,8 +7,7 @@ import (
 )
 
 // LookTime is how long a resolver may ask about rows before another may: what the
-// death of one delays the next look-up of a row by, beside the pause. A look-up that
-// takes longer may be made twice.
+// death of one delays a look-up by. One that takes longer may be made twice.
 const LookTime = 10 * time.Second
 
 // Between two look-ups of a row lies a pause as long as its doubt has lasted, within
@@ -31,10 +30,12 @@ func (r Row) lookDue() bool {
 	if sent := r.SendUntil.Add(-r.Lease); sent.After(begun) {
 		begun = sent
 	}
+	asked := r.LookedAt.Add(-LookTime) // by whoever is asking
 	switch {
-	case r.LookedAt.After(r.ReadAt): // somebody is asking, or has changed the state and is done
-		asked := r.LookedAt.Add(-LookTime)
-		return asked.After(r.ReadAt) || r.StateSince.After(asked)
+	case r.Asking: // unless he has changed the state and is done, or has died
+		return r.StateSince.After(asked) || !r.LookedAt.After(r.ReadAt) || asked.After(r.ReadAt)
+	case r.LookedAt.After(r.ReadAt): // the clock was set back
+		return r.LookedAt.Sub(r.ReadAt) > longestGap
 	case begun.After(r.ReadAt): // the clock was set back
 		return r.ReadAt.Sub(r.LookedAt) >= longestGap
 	case r.LookedAt.Before(begun):
@@ -48,7 +49,7 @@ func (r Row) lookDue() bool {
 func (r *Resolver) askAll(ctx context.Context, rows []Row, read time.Time) error {
 	clock := func() time.Time { return rows[0].ReadAt.Add(r.clock().Sub(read)) } // the database's, about
 	begun := r.clock()
-	mine, err := r.Fence.Store.Look(ctx, rows, clock().Add(LookTime))
+	mine, err := r.Fence.Store.Look(ctx, rows, clock().Add(LookTime), true)
 	if err != nil {
 		return err
 	}
@@ -73,7 +74,7 @@ func (r *Resolver) askAll(ctx context.Context, rows []Row, read time.Time) error
 func (r *Resolver) giveBack(ctx context.Context, rows []Row, at time.Time) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), SaveTimeout)
 	defer cancel()
-	_, err := r.Fence.Store.Look(ctx, rows, at)
+	_, err := r.Fence.Store.Look(ctx, rows, at, false)
 	return err
 }
 

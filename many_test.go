@@ -109,8 +109,8 @@ func TestManyResolversAskOnceAboutARow(t *testing.T) {
 	}
 }
 
-// A resolver that dies while it asks keeps others from its rows for LookTime and a
-// pause of a minute at most, and no longer. What it was told by then is saved all the same.
+// A resolver that dies while it asks keeps others from its rows for LookTime, and no
+// longer. What it was told by then is saved all the same.
 func TestAResolverThatDiesWhileItAsks(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *sqlstore.Store) {
 		w := newWorld(t, s)
@@ -144,7 +144,7 @@ func TestAResolverThatDiesWhileItAsks(t *testing.T) {
 		if looks != 0 {
 			t.Error("two resolvers ask about one row")
 		}
-		round(zabor.LookTime + time.Minute)
+		round(zabor.LookTime)
 		if row := w.row(k); looks != 1 || row.State != zabor.Settled || row.Reference != "pay_2" {
 			t.Errorf("%d look-ups, the row is %s %q", looks, row.State, row.Reference)
 		}
@@ -194,23 +194,26 @@ func TestLookDue(t *testing.T) {
 		name          string
 		begun, looked time.Time
 		want          bool
+		asking        bool
 	}{
-		{"never looked at", ago(0), time.Time{}, true},
-		{"at the beginning, a moment ago", ago(100 * time.Millisecond), ago(100 * time.Millisecond), false},
-		{"at the beginning, and a quarter of a second has passed", ago(250 * time.Millisecond), ago(250 * time.Millisecond), true},
-		{"as long ago as the doubt was old", ago(20 * time.Second), ago(10 * time.Second), true},
-		{"not as long ago", ago(20 * time.Second), ago(9 * time.Second), false},
-		{"in doubt for long", ago(24 * time.Hour), ago(59 * time.Second), false},
-		{"in doubt for long, a minute ago", ago(24 * time.Hour), ago(time.Minute), true},
-		{"before this doubt began", ago(time.Second), ago(2 * time.Second), true},
-		{"somebody is asking", ago(time.Hour), ago(-zabor.LookTime / 2), false},
-		{"somebody asked, and the state is another by that", ago(time.Second), ago(-zabor.LookTime / 2), true},
-		{"the clock was set back by an hour", ago(-time.Hour), ago(-time.Hour), true},
-		{"the clock was set back, and it was looked at since", ago(-time.Hour), ago(59 * time.Second), false},
-		{"the clock was set back, a minute ago", ago(-time.Hour), ago(time.Minute), true},
-		{"the clock was set forward by an hour", ago(time.Hour), ago(time.Hour), true},
+		{name: "never looked at", begun: ago(0), looked: time.Time{}, want: true},
+		{name: "at the beginning, a moment ago", begun: ago(100 * time.Millisecond), looked: ago(100 * time.Millisecond), want: false},
+		{name: "at the beginning, and a quarter of a second has passed", begun: ago(250 * time.Millisecond), looked: ago(250 * time.Millisecond), want: true},
+		{name: "as long ago as the doubt was old", begun: ago(20 * time.Second), looked: ago(10 * time.Second), want: true},
+		{name: "not as long ago", begun: ago(20 * time.Second), looked: ago(9 * time.Second), want: false},
+		{name: "in doubt for long", begun: ago(24 * time.Hour), looked: ago(59 * time.Second), want: false},
+		{name: "in doubt for long, a minute ago", begun: ago(24 * time.Hour), looked: ago(time.Minute), want: true},
+		{name: "before this doubt began", begun: ago(time.Second), looked: ago(2 * time.Second), want: true},
+		{name: "somebody is asking", begun: ago(time.Hour), looked: ago(-zabor.LookTime / 2), asking: true},
+		{name: "somebody asked, and died", begun: ago(time.Hour), looked: ago(0), asking: true, want: true},
+		{name: "somebody asks, and the clock was set back by an hour", begun: ago(-time.Hour), looked: ago(-time.Hour), asking: true, want: true},
+		{name: "somebody asked, and the state is another by that", begun: ago(time.Second), looked: ago(-zabor.LookTime / 2), asking: true, want: true},
+		{name: "the clock was set back by an hour", begun: ago(-time.Hour), looked: ago(-time.Hour), want: true},
+		{name: "the clock was set back, and it was looked at since", begun: ago(-time.Hour), looked: ago(59 * time.Second), want: false},
+		{name: "the clock was set back, a minute ago", begun: ago(-time.Hour), looked: ago(time.Minute), want: true},
+		{name: "the clock was set forward by an hour", begun: ago(time.Hour), looked: ago(time.Hour), want: true},
 	} {
-		row := zabor.Row{State: zabor.Doubt, ReadAt: now, StateSince: tt.begun, LookedAt: tt.looked, SendUntil: tt.begun.Add(time.Minute), Lease: time.Minute}
+		row := zabor.Row{State: zabor.Doubt, ReadAt: now, StateSince: tt.begun, LookedAt: tt.looked, Asking: tt.asking, SendUntil: tt.begun.Add(time.Minute), Lease: time.Minute}
 		if got := row.LookDue(); got != tt.want {
 			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
 		}

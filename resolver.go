@@ -25,8 +25,8 @@ type Lookup func(ctx context.Context, row Row) (Finding, error)
 
 // Resolver decides rows that are in doubt or pending, and runs hooks that are due,
 // from the table alone. Many may run on one table: each asks the provider about
-// other rows ([Store].Look), and one that dies while it asks delays a row's next
-// look-up by [LookTime] and a pause. Its fields are set before first use; one
+// other rows ([Store].Look), and one that dies while it asks delays a row by
+// [LookTime] at most. Its fields are set before first use; one
 // Resolver is run by one goroutine.
 type Resolver struct {
 	Fence  *Fence

@@ -144,7 +144,8 @@ type Row struct {
 	// again under the same key; zero: never.
 	ReplayUntil time.Time
 	StateSince  time.Time
-	LookedAt    time.Time // the last look-up's end; ahead of ReadAt: one is under way, at most until then
+	LookedAt    time.Time // the last look-up's end; zero: there was none
+	Asking      bool      // somebody is asking the provider, and will have ended by LookedAt unless he died
 	ReadAt      time.Time // the database's clock when this row was read; zero: it was written, not read
 	Parked      string    // id of the message that was last parked for this row
 	MovedOn     int       // generation whose message went on to another queue; 0: none

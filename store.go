@@ -10,7 +10,7 @@ import (
 // Store keeps the rows. It decides nothing: it inserts, compares and swaps, and
 // reads. All methods may be called concurrently, from many processes on one
 // table. Row.SendUntil, CapturedAt and StateSince are set by the store, in the
-// database's clock; LookedAt by Look alone.
+// database's clock; LookedAt and Asking by Look alone.
 type Store interface {
 	// Insert commits row, whose claim is of epoch 1, unless its key is there
 	// already, and returns what the table holds for the key then. The row that
@@ -47,13 +47,13 @@ type Store interface {
 	// rows that a look-up with a good credential must find.
 	Control(ctx context.Context, provider, account string, limit int) ([]Row, error)
 
-	// Look sets LookedAt to at (zero: never) in those of rows, at most [MaxLooks],
-	// whose Claim and LookedAt are still as they were read, and returns these as
+	// Look sets LookedAt to at (zero: never), and Asking, in those of rows, at most
+	// [MaxLooks], whose Claim and these two are still as they were read, and returns these as
 	// they are now: of many who want the same rows each gets others. Rows that
 	// somebody else is writing at this moment are left out, where the database
 	// can skip them, and waited for elsewhere. It makes no claim and moves nothing
 	// else. After an error all, some or none were set.
-	Look(ctx context.Context, rows []Row, at time.Time) ([]Row, error)
+	Look(ctx context.Context, rows []Row, at time.Time, asking bool) ([]Row, error)
 
 	// Note appends n to what is known of k, beside the row: evidence that
 	// changes no state.

@@ -77,9 +77,8 @@ func exchange(w *wire, req *http.Request) (a answer, err error) {
 		}
 		sent <- err
 	}()
-	// The body is not closed but its connection is: closing reads what is left of
-	// the chunks, without a bound.
-	resp, err := readHead(w, req) //nolint:bodyclose
+	// Closing the body would read what is left of the chunks, without a bound.
+	resp, err := readHead(w, req) //nolint:bodyclose // its connection is closed
 	if err == nil {
 		a, err = readAnswer(resp)
 	}

@@ -40,7 +40,7 @@ func OpenMemory(ctx context.Context) (*Store, error) {
 		return nil, err
 	}
 	// The name of a memdb file that begins with a slash is shared by all
-	// connections of the process: https://www.sqlite.org/src/doc/trunk/src/memdb.c
+	// connections of the process (memdb.c of the SQLite sources).
 	query := url.Values{
 		"vfs": {"memdb"}, "_txlock": {"immediate"}, "_busy_timeout": {fmt.Sprint(s.lockWait.Milliseconds())}, "_journal_mode": {"MEMORY"},
 	}

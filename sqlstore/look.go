@@ -13,22 +13,23 @@ import (
 	"zabor"
 )
 
-// Look sets LookedAt in rows that stand as they were read, see [zabor.Store]. A
+// Look sets LookedAt and Asking in rows that stand as they were read, see [zabor.Store]. A
 // server without SKIP LOCKED (MariaDB before 10.6, MySQL before 8.0) waits for
 // whoever is writing one of them.
-func (s *Store) Look(ctx context.Context, rows []zabor.Row, at time.Time) ([]zabor.Row, error) {
+func (s *Store) Look(ctx context.Context, rows []zabor.Row, at time.Time, asking bool) ([]zabor.Row, error) {
 	if len(rows) > zabor.MaxLooks {
 		return nil, fmt.Errorf("look: %d rows, at most %d", len(rows), zabor.MaxLooks)
 	}
 	if len(rows) == 0 {
 		return nil, nil
 	}
+	looked := looking{at, asking}
 	var set []zabor.Row
 	err := s.repeat(ctx, func(ctx context.Context) error {
-		keys, err := s.setLooked(ctx, rows, at)
+		keys, err := s.setLooked(ctx, rows, looked)
 		if s.noSkip(err) {
 			s.waits.Store(true)
-			keys, err = s.setLooked(ctx, rows, at)
+			keys, err = s.setLooked(ctx, rows, looked)
 		}
 		if err != nil {
 			return err
@@ -36,7 +37,7 @@ func (s *Store) Look(ctx context.Context, rows []zabor.Row, at time.Time) ([]zab
 		set = set[:0]
 		for _, row := range rows {
 			if keys[row.Key] {
-				row.LookedAt = moment(unixMicro(at))
+				looked.in(&row)
 				set = append(set, row)
 			}
 		}
@@ -57,7 +58,7 @@ func (s *Store) noSkip(err error) bool {
 }
 
 // setLooked does Look in one transaction and says which rows it set.
-func (s *Store) setLooked(ctx context.Context, rows []zabor.Row, at time.Time) (map[zabor.Key]bool, error) {
+func (s *Store) setLooked(ctx context.Context, rows []zabor.Row, looked looking) (map[zabor.Key]bool, error) {
 	lock := s.dialect.skip
 	if s.waits.Load() {
 		lock = s.dialect.lock
@@ -65,7 +66,7 @@ func (s *Store) setLooked(ctx context.Context, rows []zabor.Row, at time.Time) (
 	const unmoved = " AND epoch = ? AND attempt_id = ? AND looked_at = ?"
 	var args []any
 	for _, row := range rows {
-		args = append(append(args, keyArgs(row.Key)...), row.Claim.Epoch, row.Claim.ID[:], unixMicro(row.LookedAt))
+		args = append(append(args, keyArgs(row.Key)...), row.Claim.Epoch, row.Claim.ID[:], looking{row.LookedAt, row.Asking}.micros())
 	}
 	// Made before the transaction: one that has its connection must not wait for
 	// another.
@@ -82,7 +83,7 @@ func (s *Store) setLooked(ctx context.Context, rows []zabor.Row, at time.Time) (
 	if err != nil || len(set) == 0 {
 		return nil, err
 	}
-	args = []any{unixMicro(at)}
+	args = []any{looked.micros()}
 	for k := range set {
 		args = append(args, keyArgs(k)...)
 	}
@@ -115,10 +116,32 @@ func anyOf(n int, more string) string {
 	return one + strings.Repeat(" OR "+one, n-1)
 }
 
-// unixMicro is t as the table has it.
-func unixMicro(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
+// looking is what the table says of look-ups, in one column: while somebody is
+// asking, the time is below zero.
+type looking struct {
+	at     time.Time
+	asking bool
+}
+
+func lookingOf(column int64) looking {
+	if column < 0 {
+		return looking{moment(-column), true}
 	}
-	return t.UnixMicro()
+	return looking{moment(column), false}
+}
+
+func (l looking) micros() int64 {
+	switch {
+	case l.at.IsZero():
+		return 0
+	case l.asking:
+		return -l.at.UnixMicro()
+	}
+	return l.at.UnixMicro()
+}
+
+// in puts l into row as it will be read.
+func (l looking) in(row *zabor.Row) {
+	l = lookingOf(l.micros())
+	row.LookedAt, row.Asking = l.at, l.asking
 }

@@ -36,7 +36,7 @@ func TestLookSkipsWhatIsLocked(t *testing.T) {
 				}
 				done := make(chan given, 1)
 				go func() {
-					mine, err := s.Look(t.Context(), rows, time.Now())
+					mine, err := s.Look(t.Context(), rows, time.Now(), true)
 					done <- given{mine, err}
 				}()
 				want := 1

@@ -162,7 +162,8 @@ func (s *Store) scanRow(rows scanner) (zabor.Row, error) {
 	}
 	r.Lease, r.AbsentAfter, r.HoldAfter, r.PendingFor = duration(lease), duration(absent), duration(hold), duration(pending)
 	r.CapturedAt, r.SendUntil, r.StateSince = moment(captured), moment(sendUntil), moment(since)
-	r.LookedAt, r.ReadAt = moment(looked), moment(at)
+	lookingOf(looked).in(&r)
+	r.ReadAt = moment(at)
 	return r, nil
 }
 

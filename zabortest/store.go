@@ -375,7 +375,7 @@ func storeFields(t *testing.T, s zabor.Store) {
 	v := reflect.ValueOf(row)
 	for i := range v.NumField() {
 		switch name := v.Type().Field(i).Name; name {
-		case "CapturedAt", "SendUntil", "StateSince", "ReadAt", "ReplayUntil", "LookedAt": // the database's, and Look's
+		case "CapturedAt", "SendUntil", "StateSince", "ReadAt", "ReplayUntil", "LookedAt", "Asking": // the database's, and Look's
 		case "AnswerEnded", "Sealed": // in place of what is here
 		default:
 			if v.Field(i).IsZero() {
@@ -696,15 +696,15 @@ func storeLook(t *testing.T, s zabor.Store) {
 	var mu sync.Mutex
 	got := map[zabor.Key]int{}
 	race(func(int) {
-		mine, err := s.Look(t.Context(), rows, until)
+		mine, err := s.Look(t.Context(), rows, until, true)
 		if err != nil {
 			t.Error(err)
 		}
 		mu.Lock()
 		defer mu.Unlock()
 		for _, row := range mine {
-			if got[row.Key]++; !row.LookedAt.Equal(until) {
-				t.Errorf("%s: looked at %s, want %s", row.Key, row.LookedAt, until)
+			if got[row.Key]++; !row.LookedAt.Equal(until) || !row.Asking {
+				t.Errorf("%s: looked at %s, asking: %v; want %s, true", row.Key, row.LookedAt, row.Asking, until)
 			}
 		}
 	})
@@ -713,10 +713,10 @@ func storeLook(t *testing.T, s zabor.Store) {
 			t.Errorf("%s was given to %d of many", row.Key, got[row.Key])
 		}
 		there := load(t, s, row.Key)
-		if !there.LookedAt.Equal(until) {
+		if !there.LookedAt.Equal(until) || !there.Asking {
 			t.Errorf("%s: looked at %s, want %s", row.Key, there.LookedAt, until)
 		}
-		there.LookedAt, there.ReadAt = row.LookedAt, row.ReadAt
+		there.LookedAt, there.Asking, there.ReadAt = row.LookedAt, row.Asking, row.ReadAt
 		if !reflect.DeepEqual(there, row) {
 			t.Errorf("a look moved the row:\n got %+v\nwant %+v", there, row)
 		}
@@ -726,20 +726,20 @@ func storeLook(t *testing.T, s zabor.Store) {
 	// given back.
 	first, second := load(t, s, rows[0].Key), load(t, s, rows[1].Key)
 	swap(t, s, first, follow(first, zabor.Doubt))
-	mine, err := s.Look(t.Context(), []zabor.Row{first, second, newRow("not there")}, time.Time{})
+	mine, err := s.Look(t.Context(), []zabor.Row{first, second, newRow("not there")}, time.Time{}, false)
 	if err != nil || len(mine) != 1 || mine[0].Key != second.Key {
 		t.Errorf("given: %+v, %v; want %s alone", mine, err, second.Key)
 	}
-	if there := load(t, s, second.Key); !there.LookedAt.IsZero() {
+	if there := load(t, s, second.Key); !there.LookedAt.IsZero() || there.Asking {
 		t.Errorf("given back: %s", there.LookedAt)
 	}
 	if there := load(t, s, first.Key); !there.LookedAt.Equal(until) {
 		t.Errorf("a write moved LookedAt to %s", there.LookedAt)
 	}
-	if mine, err := s.Look(t.Context(), nil, until); len(mine) != 0 || err != nil {
+	if mine, err := s.Look(t.Context(), nil, until, true); len(mine) != 0 || err != nil {
 		t.Errorf("of nothing: %+v, %v", mine, err)
 	}
-	if _, err := s.Look(t.Context(), append(rows, second), until); err == nil {
+	if _, err := s.Look(t.Context(), append(rows, second), until, true); err == nil {
 		t.Error("more than MaxLooks were taken")
 	}
 }

@@ -45,7 +45,8 @@ func TestSentinelFailover(t *testing.T) {
 		return err == nil && n == len(replicas)
 	})
 
-	s := newShop(t, servers.MariaDB(t), options{redis: servers.RedisDB{Addr: master.Addr()}, lanes: 4, timeout: 4 * time.Second, reserve: 10 * time.Second})
+	const lanes = 4
+	s := newShop(t, servers.MariaDB(t), options{redis: servers.RedisDB{Addr: master.Addr()}, lanes: lanes, timeout: 4 * time.Second, reserve: 10 * time.Second})
 	s.edit(fmt.Sprintf("redis: %q", s.o.redis.URL()), fmt.Sprintf("redis: %q", "redis://"+sentinel.Addr()+"/0?master_name=mymaster"))
 	s.edit("redis://"+master.Addr()+"/messages/symfony?dbindex=0", "redis://"+sentinel.Addr()+"/messages/symfony?sentinel_master=mymaster")
 	ids := orders(40)
@@ -65,16 +66,19 @@ func TestSentinelFailover(t *testing.T) {
 	reached, dead := make(chan struct{}), make(chan struct{})
 	var n atomic.Int64
 	s.onCharge(func(sandbox.Charge) {
-		switch n.Add(1) {
-		case 10:
+		switch n := n.Add(1); {
+		case n == 10:
 			// The replicas are stopped and cut off: the acks of the next ten reach
 			// the master alone.
 			all(syscall.SIGSTOP)
 			if err := direct.ClientKillByFilter(context.Background(), "TYPE", "replica").Err(); err != nil {
 				t.Error(err)
 			}
-		case 20:
-			close(reached)
+		case n >= 20:
+			// All lanes wait here, so that what comes now is taken by none.
+			if n == 20+lanes-1 {
+				close(reached)
+			}
 			<-dead
 		}
 	})

@@ -261,7 +261,7 @@ func (k *peeker) foresee(ctx context.Context, q queue, m *worker.Message, place 
 		return one, nil
 	case m.Err != nil:
 		one.Verdict, one.Reason = verdictRefuse, m.Err.Error()
-		return one, nil
+		return one, nil //nolint:nilerr // the reason is told
 	}
 	e, err := k.steps[at].Effect(ctx, m.Message)
 	if err != nil && !errors.Is(err, step.ErrRefused) && !errors.Is(err, step.ErrNoRow) {
@@ -269,7 +269,7 @@ func (k *peeker) foresee(ctx context.Context, q queue, m *worker.Message, place 
 	}
 	if e.Key.Order == "" {
 		one.Verdict, one.Reason = verdictRefuse, err.Error()
-		return one, nil //nolint:nilerr // the reason is told
+		return one, nil
 	}
 	one.Key = &keyJSON{e.Key.Scope, e.Key.Order, e.Key.Step}
 	row, found := k.row(ctx, e.Key)
