@@ -82,15 +82,7 @@ func TestAuditOfProof(t *testing.T) {
 	for order := int64(1); order <= 3; order++ {
 		s.redis.RPush(t.Context(), "laravel_database_queues:"+prove.LaravelQueue, job(t, order, 0))
 	}
-	var first *process
-	s.onCharge(func(c sandbox.Charge) {
-		if c.Order == "2" {
-			first.kill()
-			s.onCharge(nil)
-		}
-	})
-	first = s.strategyWorker(prove.AckAfter, own)
-	<-first.done
+	s.killedAtCharge("2", func() *process { return s.strategyWorker(prove.AckAfter, own) })
 	s.strategyWorker(prove.AckAfter, own).exit(exitGood)
 	if got := len(s.provider.Charges("2")); got != 2 {
 		t.Fatalf("order 2 was charged %d times: that is no proof", got)
@@ -148,14 +140,10 @@ func TestAuditOfAWipedQueue(t *testing.T) {
 	watch := startIn(t, []string{"METRICS=" + metrics}, "audit", "--watch", "1s", "-c", s.file)
 	watch.logged("msg=audited")
 
-	var w *process
-	s.onCharge(func(sandbox.Charge) { w.signal(syscall.SIGKILL) })
 	if err := s.redis.LPop(t.Context(), "laravel_database_queues:payments").Err(); err != nil { // order 2 alone is taken
 		t.Fatal(err)
 	}
-	w = s.worker()
-	<-w.done
-	s.onCharge(nil)
+	s.killedAtCharge("2", func() *process { return s.worker() })
 	if err := s.redis.FlushDB(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}

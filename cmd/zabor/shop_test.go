@@ -207,6 +207,24 @@ func (s *shop) onCharge(f func(sandbox.Charge)) {
 	s.charge = f
 }
 
+// killedAtCharge starts a process and kills it when the provider has charged the
+// order and not answered yet.
+func (s *shop) killedAtCharge(order string, start func() *process) {
+	s.t.Helper()
+	var p *process
+	started := make(chan struct{})
+	s.onCharge(func(c sandbox.Charge) {
+		if c.Order == order {
+			<-started
+			p.kill()
+		}
+	})
+	p = start()
+	close(started)
+	p.exit(-1)
+	s.onCharge(nil)
+}
+
 // edit changes the configuration's text.
 func (s *shop) edit(old, new string) {
 	s.t.Helper()

@@ -12,7 +12,6 @@ import (
 
 	"zabor"
 	"zabor/internal/servers"
-	"zabor/sandbox"
 )
 
 // What would lose messages or have them taken by two stops the start, before
@@ -246,12 +245,8 @@ func TestRedisForgets(t *testing.T) {
 	t.Run("laravel/horizon 72", func(t *testing.T) {
 		t.Parallel()
 		s := newShop(t, databases[0].open(t), options{})
-		var w *process
-		s.onCharge(func(sandbox.Charge) { w.signal(syscall.SIGKILL) })
 		s.redis.RPush(t.Context(), "laravel_database_queues:payments", job(t, 1, 0))
-		w = s.worker()
-		<-w.done
-		s.onCharge(nil)
+		s.killedAtCharge("1", func() *process { return s.worker() })
 		if err := s.redis.FlushDB(t.Context()).Err(); err != nil {
 			t.Fatal(err)
 		}
