@@ -29,7 +29,7 @@ func (p *Proxy) fenced(w http.ResponseWriter, r *http.Request, up Upstream, k za
 	var outcome zabor.Outcome
 	var reply *provider.Reply
 	called := false
-	row, err := p.o.Fence.Do(context.WithoutCancel(r.Context()), effect, func(ctx context.Context, row zabor.Row) zabor.Outcome {
+	row, err := p.shown(r, effect, func(ctx context.Context, row zabor.Row) zabor.Outcome {
 		called = true
 		outcome, reply = up.Exchange(ctx, row)
 		return outcome
@@ -56,6 +56,19 @@ func (p *Proxy) fenced(w http.ResponseWriter, r *http.Request, up Upstream, k za
 		p.refuse(w, problemOf(k, err, reply))
 	}
 	return nil
+}
+
+// shown takes effect through the fence, where somebody can follow it. Nothing that
+// the caller does ends it.
+func (p *Proxy) shown(r *http.Request, effect zabor.Effect, call zabor.Call) (zabor.Row, error) {
+	ctx := context.WithoutCancel(r.Context())
+	if p.o.Trace == nil {
+		return p.o.Fence.Do(ctx, effect, call)
+	}
+	ctx, end := p.o.Trace(ctx, r, effect.Key)
+	row, err := p.o.Fence.Do(ctx, effect, p.o.Calling(call))
+	end(row, err)
+	return row, err
 }
 
 // answers reports whether the provider's answer to this very call is what its

@@ -4,6 +4,7 @@
 package proxy
 
 import (
+	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
@@ -54,6 +55,12 @@ type Options struct {
 	// localhost are taken as Host, so that no web page leads a browser here.
 	Token   string
 	Trusted bool
+
+	// Trace follows a fenced request until its row is saved: what is done about it is
+	// done under the context that it gives. Calling is a call that is shown within.
+	// Nil: nothing is shown.
+	Trace   func(ctx context.Context, r *http.Request, k zabor.Key) (_ context.Context, end func(zabor.Row, error))
+	Calling func(zabor.Call) zabor.Call
 
 	Observe bool // let everything pass and count: no fence
 	MaxBody int  // bytes of the longest body that is taken; above zero

@@ -180,7 +180,7 @@ func (p *program) newProxy(c *core) (*proxy.Proxy, error) {
 		upstreams[name] = proxy.Upstream{Provider: one, Account: c.file.Providers[name].Account, Volatile: x.Volatile[name]}
 	}
 	steps := c.file.Compiled()
-	door, err := proxy.New(proxy.Options{
+	options := proxy.Options{
 		Fence: c.fence, Upstreams: upstreams, Scope: c.file.Scope,
 		Attempts: c.file.Attempts, HoldAfter: c.file.HoldAfter, PendingFor: c.file.PendingFor,
 		Check: func(scoped bool, k zabor.Key) error { return checkProxied(steps, scoped, k) },
@@ -188,7 +188,9 @@ func (p *program) newProxy(c *core) (*proxy.Proxy, error) {
 		Allow: x.Allow, Unfenced: x.Unfenced,
 		Token: string(x.Token), Trusted: x.TLS != nil && x.TLS.ClientCA != "",
 		Observe: x.Observe, MaxBody: x.MaxBody, Log: p.log,
-	})
+	}
+	c.traceProxy(&options)
+	door, err := proxy.New(options)
 	if err != nil {
 		return nil, usage(fmt.Errorf("%s: proxy.%w", c.file.Path, err), "")
 	}

@@ -28,13 +28,17 @@ func (s *shop) door(args ...string) *process {
 	return p
 }
 
-// proxied is one charge of order through the proxy; an error: no answer came.
-func (s *shop) proxied(order string) (status int, header http.Header, body string, err error) {
+// proxied is one charge of order through the proxy, with more header fields, names
+// and values in turn; an error: no answer came.
+func (s *shop) proxied(order string, more ...string) (status int, header http.Header, body string, err error) {
 	r, err := http.NewRequest("POST", "http://"+s.listen+"/acquirer/payments", strings.NewReader(fmt.Sprintf(`{"amount":1999,"currency":"EUR","order":%q}`, order)))
 	if err != nil {
 		return 0, nil, "", err
 	}
 	r.Header = http.Header{"Zabor-Order": {order}, "Zabor-Step": {"charge"}, "Content-Type": {"application/json"}}
+	for i := 0; i < len(more); i += 2 {
+		r.Header.Set(more[i], more[i+1])
+	}
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: limit}
 	resp, err := client.Do(r)
 	if err != nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"strings"
 
@@ -11,6 +12,7 @@ import (
 	"zabor"
 	"zabor/internal/config"
 	"zabor/provider"
+	"zabor/proxy"
 	"zabor/tracing"
 	"zabor/worker"
 )
@@ -69,4 +71,17 @@ func (c *core) traceWorker(w *worker.Worker) {
 		return t.Begin(ctx, tracing.Delivery{Queue: queue, Message: m.ID, Key: key, Traceparent: m.Traceparent, State: m.Tracestate})
 	}
 	w.Answering = t.Answer
+}
+
+// traceProxy lets proxied calls be followed, below the request of who calls where
+// that carries a trace.
+func (c *core) traceProxy(o *proxy.Options) {
+	t := c.tracer
+	if t == nil {
+		return
+	}
+	o.Calling = func(call zabor.Call) zabor.Call { return t.Call("call", call) }
+	o.Trace = func(ctx context.Context, r *http.Request, key zabor.Key) (context.Context, func(zabor.Row, error)) {
+		return t.Begin(ctx, tracing.Delivery{Key: key, Traceparent: r.Header.Get("Traceparent"), State: r.Header.Get("Tracestate")})
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
@@ -220,6 +221,62 @@ lanes: `, r.url))
 	for _, want := range []string{"order=" + target, "step=charge", "state=settled"} {
 		if !strings.Contains(second.log.String(), want) {
 			t.Errorf("the log has no field %s", want)
+		}
+	}
+}
+
+// A proxied call is one tree: request, capture, call, settle; below the request of
+// who calls where that carries a trace. The provider is told, and a repeat has no
+// call.
+func TestTracesOfTheProxy(t *testing.T) {
+	t.Parallel()
+	r := newReceiver(t)
+	s := newShop(t, databases[0].open(t), options{proxy: true})
+	told := make(chan string, 10)
+	seen := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if req.Method == http.MethodPost {
+			told <- req.Header.Get("Traceparent")
+		}
+		s.provider.ServeHTTP(w, req)
+	}))
+	t.Cleanup(seen.Close)
+	s.edit(s.url, seen.URL)
+	s.edit("lanes: ", fmt.Sprintf("traces: {endpoint: %q, providers: [acquirer]}\nlanes: ", r.url))
+	p := startIn(t, []string{"OTEL_BSP_SCHEDULE_DELAY=50"}, "proxy", "-c", s.file)
+	p.logged("the proxy listens")
+
+	s.charged(control)
+	const traceID, sender = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+	for range 2 {
+		if status, _, body, err := s.proxied(target, "Traceparent", "00-"+traceID+"-"+sender+"-01"); err != nil || status >= 300 {
+			t.Fatal(status, body, err)
+		}
+	}
+	p.signal(syscall.SIGTERM)
+	p.exit(exitGood) // and the last spans are sent
+	s.chargedOnce(control)
+	s.chargedOnce(target)
+
+	roots := r.named(control, "request")
+	if len(roots) != 1 || roots[0].parent() != "" || roots[0].says["zabor.state"] != "settled" {
+		t.Fatalf("request: %v", roots)
+	}
+	for _, name := range []string{"capture", "call", "settle"} {
+		if found := r.named(control, name); len(found) != 1 || found[0].parent() != roots[0].id() || found[0].trace() != roots[0].trace() {
+			t.Errorf("%s: %v, want one within %s", name, found, roots[0].id())
+		}
+	}
+	call := r.named(control, "call")[0]
+	if got, want := <-told, "00-"+call.trace()+"-"+call.id()+"-01"; got != want || call.says["zabor.verdict"] != "done" {
+		t.Errorf("the provider was told %q by a call that says %v, want %q", got, call.says, want)
+	}
+	requests, deliveries := r.named(target, "request"), r.named(target, "delivery")
+	if len(requests) != 2 || len(deliveries) != 2 || len(r.named(target, "call")) != 1 {
+		t.Fatalf("%d requests, %d deliveries and %d calls, want two, two and one", len(requests), len(deliveries), len(r.named(target, "call")))
+	}
+	for _, one := range requests {
+		if one.trace() != traceID || one.parent() != sender || !slices.ContainsFunc(deliveries, func(d span) bool { return one.linksTo(d) && d.linksTo(one) }) {
+			t.Errorf("request in %s under %s with links %v", one.trace(), one.parent(), one.Links)
 		}
 	}
 }
