@@ -12,6 +12,7 @@ packages='
 	php-symfony-redis-messenger php-symfony-doctrine-messenger php-symfony-event-dispatcher php-symfony-console php-doctrine-dbal
 	chromium
 	php-curl php-guzzlehttp-guzzle php-illuminate-http php-symfony-http-client
+	nodejs
 	spin'
 
 say() { echo "install-test-packages: $*" >&2; }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -201,79 +200,6 @@ func TestKilledPHPWorkerChargesOnce(t *testing.T) {
 				t.Error("no handler got a stored answer")
 			}
 			t.Logf("%d kills, %d stored answers", kills, replayed)
-		})
-	}
-}
-
-// What each client library makes of each answer, as docs/proxy.md says. Its
-// examples are testdata/php/jobs.php.
-func TestPHPClients(t *testing.T) {
-	t.Parallel()
-	needPHPClients(t)
-	s := newShop(t, databases[0].open(t), options{proxy: true, timeout: time.Minute, reserve: 5 * time.Minute})
-	s.door()
-	run := func(client, order string, cents int) string {
-		t.Helper()
-		cmd := exec.Command("php", "testdata/php/charge.php", client, order, fmt.Sprint(cents))
-		cmd.Env = append(os.Environ(), "ZABOR_PROXY=http://"+s.listen)
-		var stderr bytes.Buffer
-		cmd.Stderr = &stderr
-		out, err := cmd.Output()
-		if err != nil {
-			t.Fatalf("%s %s: %v %s%s", client, order, err, out, stderr.String())
-		}
-		return string(out)
-	}
-	type thrown struct{ server, client string } // classes for 5xx and 4xx
-	for client, class := range map[string]thrown{
-		"laravel_http": {`Illuminate\Http\Client\RequestException`, `Illuminate\Http\Client\RequestException`},
-		"guzzle":       {`GuzzleHttp\Exception\ServerException`, `GuzzleHttp\Exception\ClientException`},
-		"symfony":      {`Symfony\Component\HttpClient\Exception\ServerException`, `Symfony\Component\HttpClient\Exception\ClientException`},
-		"curl":         {"RuntimeException", "RuntimeException"},
-	} {
-		t.Run(client, func(t *testing.T) {
-			is := func(got, class string, status int) {
-				t.Helper()
-				want, _ := json.Marshal([]any{class, status})
-				if got != strings.ReplaceAll(string(want), "/", `\/`) {
-					t.Errorf("got %s, want %s", got, want)
-				}
-			}
-			order := client + " " // a blank at its end
-			first := run(client, order, 1999)
-			if again := run(client, order, 1999); !strings.HasPrefix(first, `["pay_`) || !strings.HasSuffix(first, `,"false"]`) || again != strings.Replace(first, "false", "true", 1) {
-				t.Errorf("first %s, again %s", first, again)
-			}
-			if charges := s.provider.Charges(order); len(charges) != 1 {
-				t.Errorf("charges %v", charges)
-			}
-			is(run(client, order, 2999), class.client, 422)
-
-			plan := func(order string, kind sandbox.Kind) {
-				t.Helper()
-				if err := s.provider.Plan(sandbox.Fault{Kind: kind, Order: order}); err != nil {
-					t.Fatal(err)
-				}
-			}
-			plan(client+"-no", sandbox.Declined)
-			for _, replayed := range []string{"false", "true"} {
-				if got, want := run(client, client+"-no", 1999), fmt.Sprintf(`["declined","%s"]`, replayed); got != want {
-					t.Errorf("got %s, want %s", got, want)
-				}
-			}
-			plan(client+"-doubt", sandbox.ActClose)
-			is(run(client, client+"-doubt", 1999), class.server, 503)
-
-			busy := client + "-busy"
-			plan(busy, sandbox.ActHang)
-			done := make(chan string, 1)
-			go func() { done <- run(client, busy, 1999) }()
-			eventually(t, "the call is under way", func() bool { return len(s.provider.Charges(busy)) == 1 })
-			is(run(client, busy, 1999), class.client, 409)
-			s.provider.Release()
-			if got := <-done; !strings.HasPrefix(got, `["pay_`) {
-				t.Errorf("got %s", got)
-			}
 		})
 	}
 }

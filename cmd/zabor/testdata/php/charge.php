@@ -1,21 +1,12 @@
 <?php
 // charge.php CLIENT ORDER CENTS: one charge by a client library; prints its result
-// as JSON, or the class of what it threw and its status. With status 77 a package
-// is missing.
+// as JSON, or the class of what it threw and its status.
 
 error_reporting(E_ALL & ~E_DEPRECATED & ~E_USER_DEPRECATED);
 [, $client, $order, $cents] = $argv;
-foreach (['laravel_http' => ['GuzzleHttp/autoload.php', 'Illuminate/Http/autoload.php'], 'guzzle' => ['GuzzleHttp/autoload.php'],
-    'symfony' => ['Symfony/Component/HttpClient/autoload.php'], 'curl' => []][$client] as $file) {
-    if (!is_file("/usr/share/php/$file")) {
-        fwrite(STDERR, "no /usr/share/php/$file\n");
-        exit(77);
-    }
-    require_once "/usr/share/php/$file";
-}
-if (!extension_loaded('curl')) {
-    fwrite(STDERR, "no extension curl\n");
-    exit(77);
+foreach (['laravel_http' => ['GuzzleHttp', 'Illuminate/Container', 'Illuminate/Http'], 'guzzle' => ['GuzzleHttp'],
+    'symfony' => ['Symfony/Component/HttpClient'], 'curl' => []][$client] as $package) {
+    require_once "/usr/share/php/$package/autoload.php";
 }
 require __DIR__.'/jobs.php';
 try {

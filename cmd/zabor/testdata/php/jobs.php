@@ -1,68 +1,80 @@
 <?php
 // The shop's handlers: one for each client library, all calling the proxy at
-// $ZABOR_PROXY in place of the provider. docs/proxy.md shows their bodies.
-// $ORDER, $AMOUNT are what the tests charge; what comes back is returned as an array.
+// $ZABOR_PROXY in place of the provider. Their code is that of docs/proxy.md; here
+// stands what is around it.
 
-// An order id is whatever the shop has: it is percent-encoded, so that a blank at its end survives.
+// declared makes a class of that name whose method charge is the first example
+// under a heading of docs/proxy.md, with $before and $after around it.
+function declared(string $class, string $heading, string $before, string $after): void
+{
+    $page = file_get_contents(__DIR__.'/../../../../docs/proxy.md');
+    if (!preg_match('/^### '.preg_quote($heading, '/').'\n\n```php\n(.*?)^```$/ms', $page, $m)) {
+        throw new LogicException("docs/proxy.md has no example under \"$heading\"");
+    }
+    $code = str_replace('http://127.0.0.1:8070', getenv('ZABOR_PROXY'), $m[1]);
+    eval("use Illuminate\\Support\\Facades\\Http;
+        final class $class extends Handler {
+            public function charge(string \$orderId, int \$cents): array {
+                $before
+                $code
+                $after
+            }
+        }");
+}
+
+abstract class Handler
+{
+    abstract public function charge(string $orderId, int $cents): array;
+
+    protected function declined($order): array
+    {
+        return ['declined'];
+    }
+}
+
+// config is Laravel's helper, which its components do not bring.
+function config(string $key): string
+{
+    return ['services.zabor.url' => getenv('ZABOR_PROXY')][$key];
+}
+
+// charge_CLIENT give the payment's id, and whether the answer was a stored one.
 
 function charge_laravel_http(string $order, int $cents): array
 {
-    // doc: laravel
-    $response = (new Illuminate\Http\Client\Factory)
-        ->withHeaders(['Zabor-Order' => rawurlencode($order), 'Zabor-Step' => 'charge'])
-        ->timeout(90)
-        ->post(getenv('ZABOR_PROXY').'/acquirer/payments', ['amount' => $cents, 'currency' => 'EUR', 'order' => $order]);
-    if ($response->status() === 402) { // declined: stored, and a repeat says so again
-        return ['declined', $response->header('Zabor-Replayed')];
+    if (!class_exists('LaravelCharge')) {
+        Illuminate\Support\Facades\Facade::setFacadeApplication(Illuminate\Container\Container::getInstance());
+        declared('LaravelCharge', "Laravel's Http client", '$order = new class($orderId) {
+            public $paid;
+            public function __construct(public string $id) {}
+            public function markPaid(string $payment) { $this->paid = $payment; }
+        };', 'return [$order->paid, $response->header("Zabor-Replayed")];');
     }
-    $response->throw(); // 409, 503, 502 …: the queue tries again; 422, 423: it ends in failed_jobs
 
-    return [$response['id'], $response->header('Zabor-Replayed')];
-    // end
+    return (new LaravelCharge)->charge($order, $cents);
 }
 
 function charge_guzzle(string $order, int $cents): array
 {
-    // doc: guzzle
-    $client = new GuzzleHttp\Client(['base_uri' => getenv('ZABOR_PROXY').'/acquirer/', 'timeout' => 90]);
-    try {
-        $response = $client->post('payments', [
-            'headers' => ['Zabor-Order' => rawurlencode($order), 'Zabor-Step' => 'charge'],
-            'json' => ['amount' => $cents, 'currency' => 'EUR', 'order' => $order],
-        ]);
-    } catch (GuzzleHttp\Exception\ClientException $e) { // 4xx; 409, 422, 423 go on to the queue
-        if ($e->getResponse()->getStatusCode() !== 402) {
-            throw $e;
-        }
+    declared('GuzzleCharge', 'Guzzle', '', 'return [$payment["id"], $response->getHeaderLine("Zabor-Replayed")];');
 
-        return ['declined', $e->getResponse()->getHeaderLine('Zabor-Replayed')];
-    }
-    $payment = json_decode((string) $response->getBody(), true);
-
-    return [$payment['id'], $response->getHeaderLine('Zabor-Replayed')];
-    // end
+    return (new GuzzleCharge)->charge($order, $cents);
 }
 
 function charge_symfony(string $order, int $cents): array
 {
-    // doc: symfony
-    $client = Symfony\Component\HttpClient\HttpClient::create(['timeout' => 90]);
-    $response = $client->request('POST', getenv('ZABOR_PROXY').'/acquirer/payments', [
-        'headers' => ['Zabor-Order' => rawurlencode($order), 'Zabor-Step' => 'charge'],
-        'json' => ['amount' => $cents, 'currency' => 'EUR', 'order' => $order],
-    ]);
-    if ($response->getStatusCode() === 402) {
-        return ['declined', $response->getHeaders(false)['zabor-replayed'][0]];
+    if (!class_exists('SymfonyCharge')) {
+        declared('SymfonyCharge', 'Symfony HttpClient', '$client = Symfony\Component\HttpClient\HttpClient::create();',
+            'return [$payment["id"], $response->getHeaders()["zabor-replayed"][0]];');
     }
-    $payment = $response->toArray(); // throws on 3xx, 4xx and 5xx: messenger tries again
 
-    return [$payment['id'], $response->getHeaders()['zabor-replayed'][0]];
-    // end
+    return (new SymfonyCharge)->charge($order, $cents);
 }
 
+// charge_curl does what an SDK does that sets its own idempotency key and nothing
+// else, such as stripe-php.
 function charge_curl(string $order, int $cents): array
 {
-    // What an SDK does that sets its own idempotency key and nothing else.
     $curl = curl_init(getenv('ZABOR_PROXY').'/acquirer/payments');
     $replayed = '';
     curl_setopt_array($curl, [
@@ -80,7 +92,7 @@ function charge_curl(string $order, int $cents): array
     $body = curl_exec($curl);
     $status = curl_getinfo($curl, CURLINFO_RESPONSE_CODE);
     if ($status === 402) {
-        return ['declined', $replayed];
+        return ['declined'];
     }
     if ($status !== 201) {
         throw new RuntimeException("status $status: $body");
