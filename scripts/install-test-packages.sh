@@ -6,7 +6,7 @@ set -eu
 
 packages='
 	gcc libc6-dev
-	redis-server mariadb-server postgresql
+	redis-server mariadb-server galera-4 postgresql
 	php-cli php-redis php-mysql php-sqlite3 php-pgsql
 	php-illuminate-queue php-illuminate-redis php-illuminate-bus php-illuminate-events php-illuminate-console php-illuminate-database
 	php-symfony-redis-messenger php-symfony-doctrine-messenger php-symfony-event-dispatcher php-symfony-console php-doctrine-dbal

@@ -19,18 +19,19 @@ type proxy struct {
 	pattern []byte // of the statement to break; nil: none
 	how     cut
 	broken  chan struct{} // closed when it was broken
-	release chan struct{} // cutHeld: the server gets the statement once this is closed
+	release chan struct{} // cutHeld, slow: the server gets the statement once this is closed
 	done    chan struct{} // cutHeld: closed when the server has answered it, or closed the connection
 }
 
 // cut says how the message with the pattern is broken. The client's connection
-// dies in each.
+// dies in each but slow.
 type cut int
 
 const (
 	cutAnswer cut = iota // the server has answered; the answer is lost
 	cutSent              // the server has the statement and has not answered
 	cutHeld              // the server gets the statement much later
+	slow                 // so it does, and its answer is heard
 )
 
 // newProxy starts a proxy and returns the address that leads through it.
@@ -126,6 +127,14 @@ func (p *proxy) serve(client net.Conn) {
 			return // PostgreSQL's cancel request: a network that has died carries none
 		}
 		if !p.matches(buffer[:n]) {
+			if _, err := server.Write(buffer[:n]); err != nil {
+				return
+			}
+			continue
+		}
+		if p.how == slow {
+			close(p.broken)
+			<-p.release
 			if _, err := server.Write(buffer[:n]); err != nil {
 				return
 			}

@@ -1,6 +1,7 @@
 package worker_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -99,7 +100,7 @@ func (s *shop) step(spec step.Spec) *step.Step {
 		spec.Providers = map[string]step.Provider{"acquirer": {Timeout: 30 * time.Second}}
 	}
 	spec.Request = provider.RequestSpec{Path: "/payments", JSON: map[string]any{"amount": "{{minor}}"}}
-	spec.Attempts, spec.HoldAfter, spec.PendingFor = 2, time.Hour, time.Hour
+	spec.Attempts, spec.HoldAfter, spec.PendingFor = cmp.Or(spec.Attempts, 2), time.Hour, time.Hour
 	made, err := step.New(spec)
 	if err != nil {
 		s.t.Fatal(err)

@@ -34,12 +34,17 @@ func Need(t testing.TB, program, debianPackage string) string {
 	if err == nil {
 		return path
 	}
-	text := fmt.Sprintf("%s is not installed: apt-get install %s", program, debianPackage)
+	missing(t, fmt.Sprintf("%s is not installed: apt-get install %s", program, debianPackage))
+	return ""
+}
+
+// missing ends the test for what text says is not there.
+func missing(t testing.TB, text string) {
+	t.Helper()
 	if os.Getenv("ZABOR_TEST_REQUIRE") == "1" {
 		t.Fatal(text)
 	}
 	t.Skip(text)
-	return ""
 }
 
 // lookPath also looks where Debian keeps a server's programs out of PATH.
@@ -123,7 +128,8 @@ func (s *Server) wait() error {
 		case <-time.After(20 * time.Millisecond):
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("%s did not answer within a minute: %w", s.cmd.Path, err)
+			text, _ := os.ReadFile(filepath.Join(s.Dir, "log"))
+			return fmt.Errorf("%s did not answer within a minute: %w\n%s", s.cmd.Path, err, text)
 		}
 	}
 }
@@ -222,9 +228,7 @@ func newServer(kind, owner string) (*Server, *user.User, error) {
 		if as, err = user.Lookup(owner); err != nil {
 			return nil, nil, err
 		}
-		uid, _ := strconv.Atoi(as.Uid)
-		gid, _ := strconv.Atoi(as.Gid)
-		if err := os.Chown(dir, uid, gid); err != nil {
+		if err := chown(dir, as); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -233,6 +237,13 @@ func newServer(kind, owner string) (*Server, *user.User, error) {
 		return nil, nil, err
 	}
 	return &Server{Port: port, Dir: dir, stop: syscall.SIGTERM}, as, nil
+}
+
+// chown gives path to owner.
+func chown(path string, owner *user.User) error {
+	uid, _ := strconv.Atoi(owner.Uid)
+	gid, _ := strconv.Atoi(owner.Gid)
+	return os.Chown(path, uid, gid)
 }
 
 // runAs makes cmd run as the given user; nil: as we do.

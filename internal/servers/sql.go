@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"os/user"
 	"strconv"
 	"syscall"
 	"testing"
@@ -44,36 +45,63 @@ func needMariaDB(t testing.TB) {
 }
 
 func startMariaDB() (*Server, error) {
+	s, err := newMariaDB(true)
+	if err != nil {
+		return s, err
+	}
+	return s, s.Start()
+}
+
+// newMariaDB is a server that is not running yet, with data of its own if it is
+// to install them; options are more for its start.
+func newMariaDB(install bool, options ...string) (*Server, error) {
 	s, as, err := newServer("mariadb", "mysql")
 	if err != nil {
 		return nil, err
 	}
 	data := s.Dir + "/data"
-	install := exec.Command("mariadb-install-db", "--no-defaults", "--datadir="+data,
-		"--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve")
-	if as != nil {
-		install.Args = append(install.Args, "--user="+as.Username)
+	if install {
+		err = installMariaDB(s.Dir, data, as)
+	} else {
+		err = os.Mkdir(data, 0o700)
+		if err == nil && as != nil {
+			err = chown(data, as)
+		}
 	}
-	install.Env = append(os.Environ(), "TMPDIR="+s.Dir) // whoever empties /tmp meanwhile does no harm
-	if out, err := install.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("mariadb-install-db: %w\n%s", err, out)
+	if err != nil {
+		return s, err
 	}
 	mariadbd, err := lookPath("mariadbd")
 	if err != nil {
-		return nil, err
+		return s, err
 	}
 	s.command = func() *exec.Cmd {
 		cmd := exec.Command(mariadbd, "--no-defaults", "--datadir="+data, "--port="+strconv.Itoa(s.Port),
 			"--bind-address=127.0.0.1", "--socket="+s.Dir+"/sock", "--pid-file="+s.Dir+"/pid",
 			"--innodb-flush-log-at-trx-commit=1", "--innodb-buffer-pool-size=256M", "--max-connections=1000",
 			"--skip-name-resolve", "--tmpdir="+s.Dir)
+		cmd.Args = append(cmd.Args, options...)
 		if as != nil {
 			cmd.Args = append(cmd.Args, "--user="+as.Username)
 		}
 		return cmd
 	}
 	s.ready = func() error { return pingSQL("mysql", "root@tcp("+s.Addr()+")/") }
-	return s, s.Start()
+	return s, nil
+}
+
+// installMariaDB makes the data of a new server.
+func installMariaDB(dir, data string, as *user.User) error {
+	install := exec.Command("mariadb-install-db", "--no-defaults", "--datadir="+data,
+		"--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve")
+	if as != nil {
+		install.Args = append(install.Args, "--user="+as.Username)
+	}
+	install.Env = append(os.Environ(), "TMPDIR="+dir) // whoever empties /tmp meanwhile does no harm
+	if out, err := install.CombinedOutput(); err != nil {
+		return fmt.Errorf("mariadb-install-db: %w\n%s", err, out)
+	}
+	return nil
 }
 
 // Postgres gives the test an empty database of the package's PostgreSQL server,
