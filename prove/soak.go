@@ -71,6 +71,7 @@ const (
 	soakLanes = 4
 	backlog   = 6               // messages of each queue that nobody has yet
 	slow      = 5 * time.Second // what a worker needs at most, on a busy machine, to come anywhere
+	never     = 24 * time.Hour  // no row is given to a person: one that nobody could decide is counted at the end
 )
 
 // soakTimes leave a look-up more room than [times]: nothing waits for it here.
@@ -102,7 +103,7 @@ func Soak(ctx context.Context, p *Place, kills int, limit time.Duration, tell fu
 		return nil, err
 	}
 	file, env, err := p.write(setup{
-		name: soakName, queues: p.queues(), lanes: soakLanes, missingRow: "doubt", times: m.times, hold: 10 * time.Minute, provider: g.url, fence: address,
+		name: soakName, queues: p.queues(), lanes: soakLanes, missingRow: "doubt", times: m.times, hold: never, provider: g.url, fence: address,
 	})
 	if err != nil {
 		return nil, err
