@@ -7,6 +7,8 @@ SHELL := /bin/bash
 GO       ?= go
 FUZZTIME ?= 10m
 BENCH    ?= .
+# The race detector cannot see through the locks of SQLite, which is C translated to Go: it stays out of there, and tests take a quarter of the time.
+RACE     := -race -gcflags=modernc.org/...=-race=false
 TOOL     := $(GO) tool -modfile=tools/go.mod
 
 help: ## this list
@@ -17,7 +19,7 @@ build: ## bin/zabor, one static program
 
 test: ## all tests, with the race detector, on real servers; installs them where they are missing
 	@scripts/install-test-packages.sh
-	@CGO_ENABLED=1 ZABOR_TEST_REQUIRE=1 $(GO) test -race -timeout 20m ./...
+	@CGO_ENABLED=1 ZABOR_TEST_REQUIRE=1 $(GO) test $(RACE) -timeout 20m ./...
 
 model: ## the protocol's model and its mutants; one to two minutes
 	@scripts/install-test-packages.sh
@@ -29,7 +31,7 @@ mutants: ## takes one guard away at a time; the test that is there for it must f
 
 soak: ## hours: the tests that kill at random, then each fuzzer for FUZZTIME (10m)
 	@scripts/install-test-packages.sh
-	CGO_ENABLED=1 ZABOR_SOAK=1 ZABOR_TEST_REQUIRE=1 $(GO) test -race -count 1 -timeout 12h ./...
+	CGO_ENABLED=1 ZABOR_SOAK=1 ZABOR_TEST_REQUIRE=1 $(GO) test $(RACE) -count 1 -timeout 12h ./...
 	@scripts/fuzz.sh $(FUZZTIME)
 
 bench: ## benchmarks on the real disk; BENCH is a pattern of their names
