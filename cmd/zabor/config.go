@@ -45,7 +45,7 @@ func (c *configCheck) Run(p *program) error {
 		return err
 	}
 	p.closeSender(sender)
-	warnings, unbuilt := file.Warnings(), file.Unbuilt()
+	warnings := file.Warnings()
 	var live []liveCheck
 	if c.Live {
 		if live, err = p.live(file, store, list, providers); err != nil {
@@ -53,9 +53,6 @@ func (c *configCheck) Run(p *program) error {
 		}
 	}
 	if c.JSON {
-		if unbuilt == nil {
-			unbuilt = []config.Finding{}
-		}
 		if warnings == nil {
 			warnings = []config.Finding{}
 		}
@@ -63,7 +60,7 @@ func (c *configCheck) Run(p *program) error {
 		if limits == nil {
 			limits = []config.StepLimit{}
 		}
-		found := map[string]any{"file": file.Path, "valid": true, "not_acted_on": unbuilt, "warnings": warnings, "limits": limits}
+		found := map[string]any{"file": file.Path, "valid": true, "warnings": warnings, "limits": limits}
 		if c.Live {
 			found["live"] = live
 		}
@@ -83,13 +80,6 @@ func (c *configCheck) Run(p *program) error {
 	}
 	if err := printLive(p.stdout, live); err != nil {
 		return err
-	}
-	for _, f := range unbuilt {
-		fmt.Fprintln(p.stdout, f)
-	}
-	if len(unbuilt) > 0 {
-		fmt.Fprintf(p.stdout, "%s is valid; %d of its settings are not acted on in this version, and \"zabor worker\" refuses to start with them\n", file.Path, len(unbuilt))
-		return liveError(live)
 	}
 	fmt.Fprintf(p.stdout, "%s is valid\n", file.Path)
 	return liveError(live)

@@ -53,9 +53,6 @@ func (c *importCommand) Run(p *program) error {
 	if err := choice.choose(file); err != nil {
 		return err
 	}
-	if unbuilt := file.Unbuilt(); len(unbuilt) > 0 {
-		return usage(config.Errors(unbuilt), "nothing was imported")
-	}
 	databases := newApplications(file, store)
 	defer databases.close()
 	i, err := p.newImporter(file, store, databases, c.DryRun)

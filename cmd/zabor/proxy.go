@@ -57,9 +57,6 @@ func (p *program) serveAll(choose func(*config.Config) error, kind, stopMoment s
 	if err := choose(file); err != nil {
 		return err
 	}
-	if unbuilt := file.Unbuilt(); len(unbuilt) > 0 {
-		return usage(config.Errors(unbuilt), "nothing was started")
-	}
 	endAlerts, err := p.alerts(file)
 	if err != nil {
 		return err

@@ -191,10 +191,7 @@ func (p *program) providers(c *config.Config) (map[string]*provider.Provider, er
 	made := map[string]*provider.Provider{}
 	secrets := c.Rotation(func(err error) { p.log.Error(err.Error()) })
 	for _, name := range slices.Sorted(maps.Keys(c.Providers)) {
-		profile, ok := c.Profile(name)
-		if !ok {
-			continue // named by Unbuilt, which stops the worker
-		}
+		profile, _ := c.Profile(name) // Parse has made one of each
 		o := provider.Options{Keep: kept(c), Rotated: secrets.Credentials(name)}
 		if address := string(c.Providers[name].Proxy); address != "" {
 			var err error

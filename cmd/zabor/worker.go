@@ -35,9 +35,6 @@ func (c *workerCommand) Run(p *program) error {
 	if err := c.choose(file); err != nil {
 		return err
 	}
-	if unbuilt := file.Unbuilt(); len(unbuilt) > 0 {
-		return usage(config.Errors(unbuilt), "nothing was started")
-	}
 	endAlerts, err := p.alerts(file)
 	if err != nil {
 		return err

@@ -52,8 +52,7 @@ func Find(flag string, lookup func(string) (string, bool)) (string, error) {
 }
 
 // Load reads the file at path. The error is an [Errors] with all that keeps the
-// file from being used, unless it cannot be read at all. Settings that are valid
-// but not acted on are no error here; see [Config.Unbuilt].
+// file from being used, unless it cannot be read at all.
 func Load(path string, env Env) (*Config, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {

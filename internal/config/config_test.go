@@ -54,68 +54,6 @@ func TestTheExampleIsValid(t *testing.T) {
 	}
 }
 
-// Whatever is valid and not acted on is named, and nothing else is: the example
-// has all of it but what excludes something else there.
-func TestUnbuiltNamesWhatIsNotActedOn(t *testing.T) {
-	c, err := Load("testdata/zabor.example.yaml", exampleEnv())
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	for _, f := range c.Unbuilt() {
-		got = append(got, fmt.Sprintf("%d %s", f.Line, f.Key))
-		if f.What == "" || f.Fix == "" || f.Column == 0 || f.File != "testdata/zabor.example.yaml" {
-			t.Errorf("incomplete: %+v", f)
-		}
-	}
-	want := []string{}
-	if !slices.Equal(got, want) {
-		t.Errorf("\ngot  %q\nwant %q", got, want)
-	}
-}
-
-func TestUnbuiltCountsOnlyWhatIsSet(t *testing.T) {
-	for text, want := range map[string]string{
-		"shared: true":            "",
-		"missing_row: capture":    "",
-		"failed: {table: failed}": "",
-	} {
-		c, err := Parse("z", []byte(change(t, "    laravel:", "    "+text+"\n    laravel:")), environment(baseEnv))
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := ""
-		for _, f := range c.Unbuilt() {
-			got += f.Key
-		}
-		if got != want {
-			t.Errorf("%s: not acted on is %q, want %q", text, got, want)
-		}
-	}
-	for _, u := range unbuilt {
-		if !describes(Schema(), strings.Split(u.key, ".")) {
-			t.Errorf("the table names %s, which is no key", u.key)
-		}
-	}
-}
-
-// describes reports whether the schema has a key; * is any key of a map.
-func describes(schema []byte, key []string) bool {
-	var at any
-	if err := json.Unmarshal(schema, &at); err != nil {
-		return false
-	}
-	for _, name := range key {
-		m, _ := at.(map[string]any)
-		properties, _ := m["properties"].(map[string]any)
-		at = properties[name]
-		if name == "*" {
-			at = m["additionalProperties"]
-		}
-	}
-	return at != nil
-}
-
 // The schema knows every key of the examples, and knows no other.
 func TestSchema(t *testing.T) {
 	var schema map[string]any

@@ -18,7 +18,6 @@ type setting struct {
 	path  path
 	key   position // of the key, or of a list's entry
 	value position
-	empty bool // false, 0, "" or nothing
 }
 
 // reader fills a File from YAML and collects every finding on its way.
@@ -52,14 +51,13 @@ func (r *reader) findMasked(at position, p path, what, fix string) {
 	r.find(at, p, what, fix)
 }
 
-func (r *reader) note(p path, key ast.Node, value ast.Node) *setting {
-	s := &setting{path: p, key: place(key), value: place(value)}
-	if known, ok := r.byPath[p.String()]; ok { // an entry of a list keeps its own key
-		return known
+func (r *reader) note(p path, key ast.Node, value ast.Node) {
+	if _, known := r.byPath[p.String()]; known { // an entry of a list keeps its own key
+		return
 	}
+	s := &setting{path: p, key: place(key), value: place(value)}
 	r.settings = append(r.settings, s)
 	r.byPath[p.String()] = s
-	return s
 }
 
 // place is where n begins.
@@ -146,11 +144,10 @@ func (r *reader) readStruct(n ast.Node, p path, v reflect.Value) {
 		}
 		child := p.child(name)
 		target := v.FieldByIndex(field.Index)
-		s := r.note(child, entry.Key, entry.Value)
+		r.note(child, entry.Key, entry.Value)
 		value, errors := reflect.New(field.Type).Elem(), len(r.findings)
 		r.read(entry.Value, child, value, field.Tag)
-		s.empty = value.IsZero()
-		if len(r.findings) == errors || !s.empty {
+		if len(r.findings) == errors || !value.IsZero() {
 			target.Set(value) // else the default stays, so that one error does not look like two
 		}
 	}
@@ -196,13 +193,12 @@ func (r *reader) readMap(n ast.Node, p path, v reflect.Value, tag reflect.Struct
 			continue
 		}
 		child := p.child(name)
-		s := r.note(child, entry.Key, entry.Value)
+		r.note(child, entry.Key, entry.Value)
 		value := reflect.New(v.Type().Elem()).Elem()
 		r.read(entry.Value, child, value, tag)
 		if value.Kind() == reflect.Pointer && value.IsNil() {
 			continue // it has a finding
 		}
-		s.empty = value.IsZero()
 		v.SetMapIndex(reflect.ValueOf(name).Convert(v.Type().Key()), value)
 	}
 }
