@@ -361,6 +361,37 @@ func TestTotals(t *testing.T) {
 	}
 }
 
+// Without an export the 200s are the references that the rows have, as the
+// dashboard counts them: a second one is one, and that of a no is none. An export
+// without a success is no such audit.
+func TestTotalsWithoutExport(t *testing.T) {
+	rows := func(w *world) {
+		for i, state := range []zabor.State{zabor.Settled, zabor.Settled, zabor.Pending, zabor.Declined, zabor.Held, zabor.Released} {
+			row := settled(fmt.Sprint(i))
+			row.State = state
+			switch i {
+			case 1:
+				row.OtherReference = "pay_other"
+			case 4, 5:
+				row.Reference = ""
+			}
+			w.rows = append(w.rows, row)
+		}
+	}
+	w := &world{}
+	rows(w)
+	total, _ := w.audit(t)
+	if total.ProviderSuccesses != 4 || total.UniqueRows != 3 || total.DoubleCharged != 1 || len(total.Empty) > 0 {
+		t.Errorf("without an export: %+v", total)
+	}
+	w = &world{successes: []Success{}}
+	rows(w)
+	total, _ = w.audit(t)
+	if total.ProviderSuccesses != 0 || total.UniqueRows != 3 || len(total.Empty) != 1 {
+		t.Errorf("with an empty export: %+v", total)
+	}
+}
+
 // A shop without a fence: how many charges one would have stopped.
 func TestShadow(t *testing.T) {
 	w := &world{noFence: true}

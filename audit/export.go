@@ -42,6 +42,17 @@ type Columns struct {
 	like *regexp.Regexp // what a Reference looks like: an entry with another is no payment; nil: anything
 }
 
+// has reports whether the column of that title, or the member at that pointer, says
+// something.
+func (c Columns) has(title string) bool {
+	for _, list := range [][]string{c.Reference, c.Alias, c.Key, c.Scope, c.Order, c.Step, c.Amount, c.Currency, c.At, c.Status, c.Type} {
+		if slices.Contains(list, title) {
+			return true
+		}
+	}
+	return false
+}
+
 // ParseColumns reads a mapping such as
 //
 //	reference=Txn,amount=Total,currency=Cur,order=Order,status=State:paid|captured
@@ -102,15 +113,24 @@ func (e Export) Successes() iter.Seq2[Success, error] {
 			return
 		}
 		defer f.Close()
-		in := bufio.NewReaderSize(f, 1<<16)
-		if bom, _ := in.Peek(3); bytes.Equal(bom, []byte("\xef\xbb\xbf")) {
+		file := &bounded{Reader: f, left: maxRecord}
+		in := bufio.NewReaderSize(file, 1<<16)
+		switch head, _ := in.Peek(3); {
+		case bytes.HasPrefix(head, []byte("\xff\xfe")), bytes.HasPrefix(head, []byte("\xfe\xff")):
+			yield(Success{}, fmt.Errorf("%s is in UTF-16: write it as UTF-8 (iconv -f UTF-16 -t UTF-8)", e.Path))
+			return
+		case bytes.Equal(head, []byte("\xef\xbb\xbf")):
 			_, _ = in.Discard(3) // it was seen: it is there
 		}
 		read := e.csv
-		if first, _ := in.Peek(1); len(first) == 1 && first[0] == '{' {
+		switch first, _ := in.Peek(1); string(first) {
+		case "{":
 			read = e.json
+		case "[":
+			yield(Success{}, fmt.Errorf("%s is one JSON array: write an object on each line (jq -c '.[]')", e.Path))
+			return
 		}
-		for s, err := range read(in) {
+		for s, err := range read(in, func() { file.left = maxRecord }) {
 			if !yield(s, err) || err != nil {
 				return
 			}
@@ -118,12 +138,33 @@ func (e Export) Successes() iter.Seq2[Success, error] {
 	}
 }
 
+// maxRecord is about how long a record may be, in bytes: where a quote is never
+// closed it would be all the rest of the file.
+const maxRecord = 16 << 20
+
+var errTooLong = fmt.Errorf("a record is longer than %d bytes: is a quote never closed?", maxRecord)
+
+// bounded fails when left bytes have been read since it was set.
+type bounded struct {
+	io.Reader
+	left int
+}
+
+func (b *bounded) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, errTooLong
+	}
+	n, err := b.Reader.Read(p)
+	b.left -= n
+	return n, err
+}
+
 // record is one entry of an export.
 type record func(column string) string
 
 // csv reads titles and lines. Lines before the titles (a report's own head) are
-// passed over, at most 20.
-func (e Export) csv(in *bufio.Reader) iter.Seq2[Success, error] {
+// passed over, at most 20. next is called before each record.
+func (e Export) csv(in *bufio.Reader, next func()) iter.Seq2[Success, error] {
 	return func(yield func(Success, error) bool) {
 		r := csv.NewReader(in)
 		r.Comma = separator(in)
@@ -132,6 +173,7 @@ func (e Export) csv(in *bufio.Reader) iter.Seq2[Success, error] {
 		var columns *Columns
 		index := map[string]int{}
 		for columns == nil {
+			next()
 			titles, err := r.Read()
 			if errors.Is(err, io.EOF) || err == nil && firstLine(r) > 20 {
 				yield(Success{}, fmt.Errorf("%s: no line of titles that says which column is the provider's id; give the columns with --columns reference=TITLE,amount=TITLE,currency=TITLE,order=TITLE", e.Path))
@@ -142,12 +184,26 @@ func (e Export) csv(in *bufio.Reader) iter.Seq2[Success, error] {
 				return
 			}
 			clear(index)
+			twice := ""
 			for i, title := range titles {
-				index[strings.TrimSpace(title)] = i
+				if title = strings.TrimSpace(title); index[title] > 0 {
+					twice = title
+				}
+				index[title] = i + 1
 			}
-			columns = e.columns(func(title string) bool { _, ok := index[title]; return ok })
+			if columns = e.columns(func(title string) bool { return index[title] > 0 }); columns != nil && columns.has(twice) {
+				yield(Success{}, fmt.Errorf("%s:%d: two columns are called %s: which of them counts?", e.Path, firstLine(r), twice))
+				return
+			}
+		}
+		last := 0 // of the columns that say something
+		for title, i := range index {
+			if columns.has(title) {
+				last = max(last, i)
+			}
 		}
 		for {
+			next()
 			fields, err := r.Read()
 			if errors.Is(err, io.EOF) {
 				return
@@ -156,9 +212,13 @@ func (e Export) csv(in *bufio.Reader) iter.Seq2[Success, error] {
 				yield(Success{}, fmt.Errorf("%s: %w", e.Path, err))
 				return
 			}
+			if len(fields) < last && columns.like == nil {
+				yield(Success{}, fmt.Errorf("%s:%d: the line ends before its column %d: was the file cut off?", e.Path, firstLine(r), last))
+				return
+			}
 			s, ok, err := e.success(*columns, firstLine(r), func(column string) string {
-				if i, there := index[column]; there && i < len(fields) {
-					return strings.TrimSpace(fields[i])
+				if i := index[column]; i > 0 && i <= len(fields) {
+					return strings.TrimSpace(fields[i-1])
 				}
 				return ""
 			})
@@ -189,10 +249,11 @@ func separator(in *bufio.Reader) rune {
 	return best
 }
 
-// json reads an object of each line.
-func (e Export) json(in *bufio.Reader) iter.Seq2[Success, error] {
+// json reads an object of each line. next is called before each.
+func (e Export) json(in *bufio.Reader, next func()) iter.Seq2[Success, error] {
 	return func(yield func(Success, error) bool) {
 		for line := 1; ; line++ {
+			next()
 			text, err := in.ReadBytes('\n')
 			if err != nil && !errors.Is(err, io.EOF) {
 				yield(Success{}, fmt.Errorf("%s:%d: %w", e.Path, line, err))
@@ -218,6 +279,9 @@ func (e Export) object(text []byte, line int) (Success, bool, error) {
 	d.UseNumber()
 	if err := d.Decode(&object); err != nil {
 		return Success{}, false, fmt.Errorf("%s:%d: not a JSON object on a line of its own: %w", e.Path, line, err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return Success{}, false, fmt.Errorf("%s:%d: something stands behind the JSON object; write each on a line of its own", e.Path, line)
 	}
 	columns := e.columns(func(pointer string) bool { return member(object, pointer) != "" })
 	if columns == nil {

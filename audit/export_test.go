@@ -100,6 +100,17 @@ func TestColumns(t *testing.T) {
 		{"too many decimals", "reference=Txn,amount=A,currency=C", "Txn,A,C\nx,1.5,JPY\n", "", "more decimals"},
 		{"currency unknown", "reference=Txn,amount=A,currency=C", "Txn,A,C\nx,1.5,XXQ\n", "", "ISO 4217"},
 		{"time unreadable", "reference=Txn,at=T", "Txn,T\nx,yesterday\n", "", `time "yesterday"`},
+		{"two objects on a line", "reference=/id", `{"id":"a"}{"id":"b"}`, "", "export:1: something stands behind"},
+		{"a brace too many", "reference=/id", `{"id":"a"}}`, "", "export:1: something stands behind"},
+		{"a JSON array", "reference=/id", `[{"id":"a"}]`, "", "jq -c"},
+		{"UTF-16", "reference=Txn", "\xff\xfeT\x00x\x00n\x00", "", "iconv"},
+		{"cut off in a line", "reference=Txn,status=S:ok", "Txn,S\nx,ok\ny", "2: x alias= order= step= 0  ", "export:3: the line ends"},
+		{"columns that say nothing are missing", "reference=Txn", "Txn,S\nx\n", "2: x alias= order= step= 0  ", ""},
+		{"a title twice", "reference=Txn,amount=A,currency=C", "Txn,A,A,C\nx,1,2,EUR\n", "", "two columns are called A"},
+		{"an unused title twice", "reference=Txn", "Txn,A,A\nx,1,2\n", "2: x alias= order= step= 0  ", ""},
+		{"a quote without an end", "reference=Txn,order=O", "Txn,O\nx,\"" + strings.Repeat("1\n", maxRecord/2+1<<16), "", "quote never closed"},
+		{"a line without an end", "reference=/id", `{"id":"` + strings.Repeat("1", maxRecord+1<<17), "", "longer than"},
+		{"much that is passed over", "reference=Txn,status=S:ok", "Txn,S\n" + strings.Repeat("x,no\n", maxRecord/5+1<<16) + "y,ok\n", "line", ""},
 		{"a cut quote", "reference=Txn,order=O", "Txn,O\nx,\"1\ny,2\n", "", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -114,6 +125,12 @@ func TestColumns(t *testing.T) {
 			got, err := read(t, tt.text, columns)
 			if tt.err == "" && tt.name != "a cut quote" && err != nil || tt.err != "" && (err == nil || !strings.Contains(err.Error(), tt.err)) {
 				t.Errorf("error %v, want %q", err, tt.err)
+			}
+			if tt.want == "line" {
+				if len(got) != 1 {
+					t.Errorf("%d successes, want one", len(got))
+				}
+				return
 			}
 			if tt.name != "a cut quote" && strings.Join(got, "\n") != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)

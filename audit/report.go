@@ -27,12 +27,15 @@ type Difference struct {
 
 // Total is the sum of an audit.
 type Total struct {
-	ProviderSuccesses int64 // by the exports; without one, references that the fence knows
+	ProviderSuccesses int64 // by the exports; without one, references that the fence knows, but those of declined rows
 	UniqueRows        int64 // keys with at least one success
 	DoubleCharged     int64 // successes beyond the first of a key
 	Lost              int64 // open rows whose message is nowhere; 0 where the queues were not read
 
 	Rows, Successes, Payments, Messages int64 // what was read
+	// Empty are the exports and lists that were read and have no success: nothing
+	// was compared with them.
+	Empty []string
 
 	Differences map[Kind]int64
 	Bad         int64 // differences above Info
@@ -62,7 +65,11 @@ func (l *Ledger) Total(ctx context.Context) (Total, error) {
 			return t, fmt.Errorf("audit: %w", err)
 		}
 	}
-	if err := l.successes(ctx, &t); err != nil {
+	exported, err := l.exported(ctx, &t)
+	if err != nil {
+		return t, err
+	}
+	if err := l.successes(ctx, &t, exported); err != nil {
 		return t, fmt.Errorf("audit: %w", err)
 	}
 	for d, err := range l.Differences(ctx) {
@@ -89,8 +96,31 @@ func (l *Ledger) Total(ctx context.Context) (Total, error) {
 	return t, nil
 }
 
+// exported reports whether an export or a list was read, and notes the empty ones.
+func (l *Ledger) exported(ctx context.Context, t *Total) (some bool, err error) {
+	rows, err := l.db.QueryContext(ctx, "SELECT substr(name, 11), n FROM sources WHERE name LIKE 'successes %' ORDER BY name")
+	if err != nil {
+		return false, fmt.Errorf("audit: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name string
+		var n int64
+		if err := rows.Scan(&name, &n); err != nil {
+			return false, fmt.Errorf("audit: %w", err)
+		}
+		if some = true; n == 0 {
+			t.Empty = append(t.Empty, name)
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return false, fmt.Errorf("audit: %w", err)
+	}
+	return some, nil
+}
+
 // successes counts 200s and rows.
-func (l *Ledger) successes(ctx context.Context, t *Total) error {
+func (l *Ledger) successes(ctx context.Context, t *Total, exported bool) error {
 	one := func(query string) (n int64, err error) {
 		err = l.db.QueryRowContext(ctx, query).Scan(&n)
 		return n, err
@@ -108,10 +138,10 @@ func (l *Ledger) successes(ctx context.Context, t *Total) error {
 		if err != nil {
 			return err
 		}
-		if t.ProviderSuccesses = t.Successes; t.Successes == 0 {
-			t.ProviderSuccesses, err = one("SELECT (SELECT COUNT(*) FROM fences WHERE reference > x'') + (SELECT COUNT(*) FROM fences WHERE other > x'')")
+		if t.ProviderSuccesses = t.Successes; !exported { // a reference of a declined row is that of a no
+			t.ProviderSuccesses, err = one("SELECT (SELECT COUNT(*) FROM fences WHERE reference > x'' AND state <> 'declined') + (SELECT COUNT(*) FROM fences WHERE other > x'')")
 		}
-	case t.Successes > 0:
+	case exported:
 		t.ProviderSuccesses, t.UniqueRows = t.Successes, t.Successes-loose
 	default:
 		t.ProviderSuccesses = t.Payments

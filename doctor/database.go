@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -60,9 +61,30 @@ func (l *live) mysql(ctx context.Context, d Database) {
 				"sync_binlog is %s: after a crash a replica, or a restore from the log, does not know the newest commits", v)
 		}
 	}
-	if v, ok := l.ask(ctx, d, "read_only", "SELECT @@global.read_only"); ok && v != "0" {
-		l.add("ZB172", "the address of the primary", "the server is read-only: it is a replica, or about to be one; what it shows may be seconds old, and a fence that is looked up there is not there yet")
+	const late = "what it shows may be seconds old, and a fence that is looked up there is not there yet"
+	v, ok := l.ask(ctx, d, "read_only", "SELECT @@global.read_only")
+	switch {
+	case !ok:
+	case v != "0":
+		l.add("ZB172", "the address of the primary", "the server is read-only: it is a replica, or about to be one; %s", late)
+	case replicates(ctx, d):
+		l.say(Warning, "ZB172", "the address of the primary, and SET GLOBAL read_only = 1 here", "the server follows another one and takes writes itself: as a replica, %s; as one of two primaries it takes a key that the other has too", late)
 	}
+}
+
+// replicates reports whether a server takes changes from another one, as far as it
+// tells: MariaDB by a status variable, MySQL by a table of performance_schema.
+func replicates(ctx context.Context, d Database) bool {
+	for _, query := range []string{
+		"SELECT VARIABLE_VALUE > 0 FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = 'SLAVES_RUNNING'",
+		"SELECT COUNT(*) > 0 FROM performance_schema.replication_connection_status WHERE SERVICE_STATE = 'ON'",
+	} {
+		var on bool
+		if err := d.DB.QueryRowContext(ctx, query).Scan(&on); err == nil {
+			return on
+		}
+	}
+	return false
 }
 
 func (l *live) postgres(ctx context.Context, d Database) {
@@ -113,7 +135,7 @@ var changing = regexp.MustCompile(`(?i)(^|_)(attempts?|tries|uuid|ulid|token|non
 func (l *live) fence(ctx context.Context, d Database, table string) {
 	columns, err := keyColumns(ctx, d, table)
 	if err != nil {
-		l.add("ZB101", "", "the keys of table %s are unknown: %v", table, err)
+		l.add("ZB101", "name a table of this database, or grant this user SELECT on it", "the keys of table %s are unknown: %v", table, err)
 		return
 	}
 	keys := map[string][]column{}
@@ -175,9 +197,16 @@ func compared(collation string) string {
 }
 
 func keyColumns(ctx context.Context, d Database, table string) ([]column, error) {
-	query := mysqlKeys
+	there, query := "SELECT COUNT(*) > 0 FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = ?", mysqlKeys
 	if d.Dialect == "postgres" {
-		query = postgresKeys
+		there, query = "SELECT to_regclass($1) IS NOT NULL", postgresKeys
+	}
+	var found bool
+	if err := d.DB.QueryRowContext(ctx, there, table).Scan(&found); err != nil {
+		return nil, err
+	}
+	if !found {
+		return nil, errors.New("there is none of that name here, or this user may not see it")
 	}
 	rows, err := d.DB.QueryContext(ctx, query, table)
 	if err != nil {

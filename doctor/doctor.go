@@ -75,11 +75,13 @@ type Options struct {
 
 // Examine applies all rules that need no server to a project. The findings are in
 // the order of files and lines.
-func Examine(p *app.Project, o Options) []Finding {
+func Examine(p *app.Project, o Options) []Finding { return examine(p, o, Rules()) }
+
+func examine(p *app.Project, o Options, rules []Rule) []Finding {
 	var findings []Finding
 	money := newMoney(p, o)
 	o.Zabor = o.Zabor || len(money.fenced) > 0
-	for _, rule := range Rules() {
+	for _, rule := range rules {
 		if rule.check != nil {
 			c := &check{Project: p, o: o, rule: rule, money: money, findings: &findings}
 			rule.check(c)

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,7 +24,7 @@ func TestMain(m *testing.M) { servers.Main(m) }
 
 func limited(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute) // a server that starts on a busy machine is in it
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -197,11 +198,7 @@ func TestUnreachable(t *testing.T) {
 func TestMySQL(t *testing.T) {
 	t.Parallel()
 	s := servers.OwnMariaDB(t)
-	db, err := sql.Open("mysql", "root@tcp("+s.Addr()+")/"+strings.TrimPrefix(servers.MariaDBDatabase(t, s), "mysql://root@"+s.Addr()+"/"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
+	db := openMariaDB(t, servers.MariaDBDatabase(t, s))
 	examineSettings(t, db, "mysql", []serverSetting{
 		{"", nil},
 		{"SET GLOBAL innodb_flush_log_at_trx_commit = 2", []string{"ZB170 error"}},
@@ -246,6 +243,52 @@ func TestPostgres(t *testing.T) {
 		{"partial", "order_id text NOT NULL, state text; CREATE UNIQUE INDEX ON f_partial (order_id) WHERE state = 'open'", []string{"ZB174 error"}},
 		{"wide", "order_id text NOT NULL, created_at timestamptz NOT NULL, UNIQUE (order_id, created_at)", []string{"ZB174 error"}},
 	})
+}
+
+// What a user may not read is unknown, which is a finding; so is a table that is
+// not there, which is not one without a key.
+func TestUntold(t *testing.T) {
+	t.Parallel()
+	ctx := limited(t)
+	server := servers.OwnPostgres(t)
+	address := servers.PostgresDatabase(t, server)
+	admin, err := sql.Open("pgx", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close()
+	if _, err := admin.ExecContext(ctx, "CREATE USER reader; REVOKE EXECUTE ON FUNCTION pg_is_in_recovery() FROM PUBLIC"); err != nil {
+		t.Fatal(err)
+	}
+	reader, err := sql.Open("pgx", strings.Replace(address, "//postgres@", "//reader@", 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	examineSettings(t, admin, "postgres", []serverSetting{{"", nil}})
+	examineSettings(t, reader, "postgres", []serverSetting{{"", []string{"ZB101 warning"}}})
+	mysql := openMariaDB(t, servers.MariaDB(t))
+	for dialect, db := range map[string]*sql.DB{"postgres": admin, "mysql": mysql} {
+		found, err := ExamineDatabase(ctx, Database{Where: "database", DB: db, Dialect: dialect, Fences: []string{"nowhere"}})
+		if got := codes(found); err != nil || !slices.Equal(got, []string{"ZB101 warning"}) || !strings.Contains(found[0].Found, "nowhere") {
+			t.Errorf("%s: %v, %v\n%s", dialect, got, err, texted(found))
+		}
+	}
+}
+
+// openMariaDB opens an address of the servers package.
+func openMariaDB(t *testing.T, address string) *sql.DB {
+	t.Helper()
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := sql.Open("mysql", "root@tcp("+u.Host+")"+u.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	return db
 }
 
 // A standby of PostgreSQL, which is in recovery for as long as it is one.

@@ -64,6 +64,9 @@ func (c *auditCommand) Run(p *program) error {
 			return errors.Join(storeFailure(err), ledger.Close())
 		}
 	}
+	for _, name := range total.Empty {
+		fmt.Fprintf(a.stderr, "%s has no success: nothing was compared with it\n", name)
+	}
 	if err := a.print(ledger, total); err != nil {
 		return errors.Join(err, ledger.Close())
 	}

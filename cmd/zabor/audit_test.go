@@ -19,6 +19,7 @@ import (
 	"zabor/internal/servers"
 	"zabor/prove"
 	"zabor/sandbox"
+	"zabor/sqlstore"
 )
 
 // list is the sandbox's own list, for the provider of a shop.
@@ -181,6 +182,71 @@ func TestAuditOfAWipedQueue(t *testing.T) {
 	}
 	watch.signal(syscall.SIGTERM)
 	watch.exit(exitGood)
+}
+
+// On a replica of MariaDB, as a user that may only read, audit finds what it finds
+// on the primary, and doctor says that it is one: read-only, or one that takes
+// writes as well.
+func TestAuditOfAReplica(t *testing.T) {
+	t.Parallel()
+	primary, replica := servers.MariaDBPair(t)
+	s := newShop(t, servers.MariaDBDatabase(t, primary), options{})
+	put(t, newMessage(s.o.redis, "laravel", "1001"), newMessage(s.o.redis, "laravel", "1002"))
+	s.worker("--drain").exit(exitGood)
+	if err := writeRow(s.fence, zabor.Held, key("1003")); err != nil {
+		t.Fatal(err)
+	}
+	admin := func(address, statement string) {
+		t.Helper()
+		store, err := sqlstore.Open(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer store.Close()
+		if _, err := store.DB().ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	admin(s.fence, "CREATE USER reader@'%'")
+	admin(s.fence, "GRANT SELECT ON *.* TO reader@'%'")
+	root := strings.Replace(s.fence, primary.Addr(), replica.Addr(), 1)
+	there, err := sqlstore.Open(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer there.Close()
+	eventually(t, "the replica has followed", func() bool {
+		var n int
+		err := there.DB().QueryRowContext(t.Context(), "SELECT COUNT(*) FROM mysql.user WHERE User = 'reader'").Scan(&n)
+		return err == nil && n == 1
+	})
+	asReader := []string{"REPLICA=" + strings.Replace(root, "root@", "reader@", 1)}
+	run := func(code int, args ...string) string {
+		t.Helper()
+		p := startIn(t, asReader, args...)
+		p.exit(code)
+		return p.log.String()
+	}
+	before := s.audit(exitBad, "--no-queues")
+	var a audited
+	out := run(exitBad, "audit", "-c", s.file, "--json", "--no-queues", "--replica", "REPLICA")
+	if err := json.NewDecoder(strings.NewReader(out)).Decode(&a); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if fmt.Sprint(a.Kinds, a.ProviderSuccesses, a.UniqueRows) != fmt.Sprint(before.Kinds, before.ProviderSuccesses, before.UniqueRows) || a.UniqueRows != 2 || a.Kinds["held"] != 1 {
+		t.Errorf("on the replica %+v, on the primary %+v", a, before)
+	}
+	if out := run(exitBad, "doctor", "--database", "REPLICA"); !strings.Contains(out, "error ZB172") || !strings.Contains(out, "the server is read-only") {
+		t.Errorf("doctor on the replica: %s", out)
+	}
+	admin(root, "SET GLOBAL read_only = 0")
+	if out := run(exitBad, "doctor", "--database", "REPLICA"); !strings.Contains(out, "warning ZB172") || !strings.Contains(out, "the server follows another one") {
+		t.Errorf("doctor on a replica that takes writes: %s", out)
+	}
+	admin(root, "STOP SLAVE")
+	if out := run(exitGood, "doctor", "--database", "REPLICA"); strings.Contains(out, "ZB172") {
+		t.Errorf("doctor on a server that follows none any more: %s", out)
+	}
 }
 
 // A client of the proxy that hangs up is answered by nobody, and its charge is

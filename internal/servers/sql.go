@@ -30,6 +30,23 @@ func OwnMariaDB(t testing.TB) *Server {
 	return own(t, startMariaDB)
 }
 
+// MariaDBPair starts, for this test alone, a primary and a replica of it, which
+// follows from the first statement on and takes writes from nobody else but
+// administrators.
+func MariaDBPair(t testing.TB) (primary, replica *Server) {
+	t.Helper()
+	needMariaDB(t)
+	primary = own(t, func() (*Server, error) { return startMariaDBWith("--server-id=1", "--log-bin", "--sync-binlog=1") })
+	replica = own(t, func() (*Server, error) { return startMariaDBWith("--server-id=2", "--read-only") })
+	for _, statement := range []string{
+		fmt.Sprintf("CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT=%d, MASTER_USER='root', MASTER_USE_GTID=slave_pos", primary.Port),
+		"START SLAVE",
+	} {
+		execSQL(t, "mysql", "root@tcp("+replica.Addr()+")/", statement)
+	}
+	return primary, replica
+}
+
 // MariaDBDatabase creates an empty database on s and returns its address.
 func MariaDBDatabase(t testing.TB, s *Server) string {
 	t.Helper()
@@ -44,8 +61,10 @@ func needMariaDB(t testing.TB) {
 	Need(t, "mariadb-install-db", "mariadb-server")
 }
 
-func startMariaDB() (*Server, error) {
-	s, err := newMariaDB(true)
+func startMariaDB() (*Server, error) { return startMariaDBWith() }
+
+func startMariaDBWith(options ...string) (*Server, error) {
+	s, err := newMariaDB(true, options...)
 	if err != nil {
 		return s, err
 	}
