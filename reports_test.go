@@ -28,6 +28,7 @@ func TestPublicReports(t *testing.T) {
 			{"johanhaleby/occurrent#659", workersClock},
 			{"mlflow/mlflow#25199", leaseNeverShorter},
 			{"gchq/stroom#5772", failedWriteBetweenTwo},
+			{"laravel/framework#59567", lateRelease},
 			{"Automattic/woocommerce-payments#3520", twoReportOneSuccess},
 			{"mollie/laravel-mollie#142", twoEqualJobs("charge")},
 			{"coopcycle/coopcycle-web#4341", twoEqualJobs("refund:R-1")},
@@ -154,6 +155,35 @@ func leaseNeverShorter(w *world) {
 	}
 	if row := w.row(e.Key); row.SendUntil.Before(before) || row.Captures != 2 {
 		w.t.Errorf("after %d captures the lease ends at %s, before that at %s", row.Captures, row.SendUntil, before)
+	}
+}
+
+// Whoever has lost a claim and comes back late gives nothing free: the holder of
+// the later epoch is untouched, and its success is the one that is saved.
+func lateRelease(w *world) {
+	e := effect("A-1")
+	_, err := w.fence.Do(w.t.Context(), e, func(_ context.Context, first zabor.Row) zabor.Outcome {
+		released := w.swap(first, func(next *zabor.Row) { next.State = zabor.Released }) // as a resolver does when the first is gone
+		w.restart()
+		row, err := w.fence.Do(w.t.Context(), e, func(_ context.Context, second zabor.Row) zabor.Outcome {
+			late := first
+			late.State = zabor.Released
+			late.Claim.Epoch++ // each write of a row is one more
+			if err := w.store.Swap(w.t.Context(), first, late, zabor.Write{}); !errors.Is(err, zabor.ErrStale) {
+				w.t.Errorf("the late release of epoch %d: error %v, want %v", first.Claim.Epoch, err, zabor.ErrStale)
+			}
+			if row := w.row(e.Key); row.State != zabor.Captured || row.Claim != second.Claim || second.Claim.Epoch <= released.Claim.Epoch {
+				w.t.Errorf("the row is %s under %+v, want captured under %+v", row.State, row.Claim, second.Claim)
+			}
+			return done
+		})
+		if err != nil || row.State != zabor.Settled {
+			w.t.Errorf("the second claim ends %s, %v", row.State, err)
+		}
+		return zabor.Outcome{Verdict: zabor.Unsent, Reason: "no connection"} // the first says so when it is too late
+	})
+	if row := w.row(e.Key); row.State != zabor.Settled {
+		w.t.Errorf("the row is %s after the late first claim, %v", row.State, err)
 	}
 }
 

@@ -139,6 +139,7 @@ func (l *live) consumers(ctx context.Context, s RedisServer, stream Stream) {
 	if len(groups) > 1 {
 		l.say(Warning, "ZB143", "XGROUP DESTROY "+stream.Stream+" GROUP, for the one that nobody uses", "stream %s has %d groups: with delete_after_ack Symfony refuses to start, and what one group acks is deleted for the other", stream.Stream, len(groups))
 	}
+	l.trimmed(ctx, s, stream)
 	list, err := s.Client.XInfoConsumers(ctx, stream.Stream, stream.Group).Result()
 	if err != nil {
 		return
@@ -149,6 +150,35 @@ func (l *live) consumers(ctx context.Context, s RedisServer, stream Stream) {
 				"consumer \"consumer\", Symfony's default, took from stream %s %s ago and holds %d messages: each process that has no name of its own reads what the others are handling",
 				stream.Stream, one.Idle.Round(time.Second), one.Pending)
 		}
+	}
+}
+
+// trimmed looks for entries that are being handled and are not in the stream any
+// more: only trimming takes them from there before their ack.
+func (l *live) trimmed(ctx context.Context, s RedisServer, stream Stream) {
+	pending, err := s.Client.XPendingExt(ctx, &redis.XPendingExtArgs{Stream: stream.Stream, Group: stream.Group, Start: "-", End: "+", Count: 1000}).Result()
+	if err != nil || len(pending) == 0 {
+		return
+	}
+	entries := make([]*redis.XMessageSliceCmd, len(pending))
+	_, err = s.Client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, one := range pending {
+			entries[i] = p.XRangeN(ctx, stream.Stream, one.ID, one.ID, 1)
+		}
+		return nil
+	})
+	if err != nil {
+		return
+	}
+	gone := 0
+	for _, e := range entries {
+		if len(e.Val()) == 0 {
+			gone++
+		}
+	}
+	if gone > 0 {
+		l.add("ZB141", "take stream_max_entries out of transport "+stream.Transport+", and let nobody XTRIM or XDEL its stream",
+			"%d of %d messages that are being handled are not in stream %s any more: it was trimmed. If their worker dies, nobody gets them again; \"zabor audit\" lists the rows they leave open as lost", gone, len(pending), stream.Stream)
 	}
 }
 

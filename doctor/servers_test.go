@@ -175,7 +175,17 @@ func TestQueuesOnServer(t *testing.T) {
 	do("ZADD", "shop__queue", "1", "{}")
 	do("XREADGROUP", "GROUP", "symfony", "worker-1", "STREAMS", "shop", ">")
 	examine()
-	do("XREADGROUP", "GROUP", "symfony", "consumer", "STREAMS", "shop", "0")
+	do("XADD", "shop", "*", "message", "{}")
+	do("XREADGROUP", "GROUP", "symfony", "worker-1", "STREAMS", "shop", ">")
+	do("XTRIM", "shop", "MAXLEN", "1") // the first is still being handled
+	examine("ZB141 error")
+	do("XTRIM", "shop", "MAXLEN", "0")
+	do("XREADGROUP", "GROUP", "symfony", "worker-1", "STREAMS", "shop", "0") // nothing is pending but what is gone
+	examine("ZB141 error")
+	do("XADD", "shop", "*", "message", "{}")
+	do("XAUTOCLAIM", "shop", "symfony", "worker-1", "0", "0") // forgets what is gone
+	examine()
+	do("XREADGROUP", "GROUP", "symfony", "consumer", "STREAMS", "shop", ">")
 	examine("ZB140 error")
 	do("XGROUP", "CREATE", "shop", "other", "0")
 	do("SET", "cache:secretsessionidentifierofsomebody", "1")

@@ -646,5 +646,8 @@ func TestPublicReportsOfScopes(t *testing.T) {
 		if n := s.count("zabor_fences"); n != 2 {
 			t.Errorf("%d rows, want 2", n)
 		}
+		if n := s.count("(SELECT DISTINCT provider_key FROM zabor_fences) k"); n != 2 {
+			t.Errorf("%d keys at the provider, want 2", n)
+		}
 	})
 }

@@ -184,6 +184,42 @@ func TestAuditOfAWipedQueue(t *testing.T) {
 	watch.exit(exitGood)
 }
 
+// A stream is trimmed while a worker has a message of it (symfony/symfony#53406): a
+// worker that lives settles its row; of one that dies the row stays open, audit
+// lists it as lost, and doctor says of the stream that it was trimmed.
+func TestAuditOfATrimmedStream(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, databases[0].open(t), options{noLookup: true, hold: time.Hour})
+	trim := func() {
+		if err := s.redis.XTrimMaxLen(context.Background(), "messages", 0).Err(); err != nil {
+			t.Error(err)
+		}
+	}
+	put(t, newMessage(s.o.redis, "symfony-json", "1001"))
+	s.onCharge(func(sandbox.Charge) { trim() })
+	w := s.worker()
+	eventually(t, "the row is settled", func() bool { return s.state("1001") == zabor.Settled && s.depth() == depth{} })
+	w.signal(syscall.SIGTERM)
+	w.exit(exitGood)
+
+	put(t, newMessage(s.o.redis, "symfony-json", "1002"))
+	s.killedAtCharge("1002", func() *process { return s.worker() })
+	trim()
+	s.leaseOver("1002")
+	a := s.audit(exitBad)
+	if a.Lost != 1 || a.Kinds["lost"] != 1 {
+		t.Errorf("%+v", a)
+	}
+	for _, d := range a.Differences {
+		if d.Order != "1002" || d.Since == nil {
+			t.Errorf("%+v, want only order 1002 with its age", d)
+		}
+	}
+	if out, _ := s.command(exitBad, "doctor"); !strings.Contains(out, "ZB141") {
+		t.Errorf("doctor: %s", out)
+	}
+}
+
 // On a replica of MariaDB, as a user that may only read, audit finds what it finds
 // on the primary, and doctor says that it is one: read-only, or one that takes
 // writes as well.
