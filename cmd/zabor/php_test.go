@@ -58,7 +58,7 @@ func (s *shop) app(args ...string) (cmd *exec.Cmd, output *bytes.Buffer) {
 	return cmd, output
 }
 
-// phpWorker starts a worker of PHP that takes nothing before [phpWorker.start].
+// phpWorker is a worker of PHP that takes nothing before [phpWorker.start].
 type phpWorker struct {
 	*exec.Cmd
 	s      *shop
@@ -67,8 +67,14 @@ type phpWorker struct {
 
 func (s *shop) phpWorker(framework string) *phpWorker {
 	s.t.Helper()
+	return s.phpWorkerOf(framework, 1)
+}
+
+// phpWorkerOf tries each job so often; 0: without end.
+func (s *shop) phpWorkerOf(framework string, tries int) *phpWorker {
+	s.t.Helper()
 	_, port, _ := strings.Cut(s.o.redis.Addr, ":")
-	cmd, output := s.app("work", framework, port, strconv.Itoa(s.o.redis.DB), s.url)
+	cmd, output := s.app("work", framework, port, strconv.Itoa(s.o.redis.DB), s.url, strconv.Itoa(tries))
 	w := &phpWorker{cmd, s, output}
 	w.said("ready")
 	return w
@@ -105,6 +111,12 @@ func (w *phpWorker) stop() {
 func (w *phpWorker) kill() {
 	w.Process.Signal(syscall.SIGKILL)
 	w.Wait()
+}
+
+// ended reports whether the worker's process has ended by itself.
+func (w *phpWorker) ended() bool {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", w.Process.Pid))
+	return err != nil || bytes.Contains(text, []byte(") Z "))
 }
 
 // phpHandled is what PHP's handlers were given, by order.
@@ -196,6 +208,94 @@ func TestPHPAndZaborShareAQueue(t *testing.T) {
 				t.Error("no warning that the queue is shared, or an alert about who shares it")
 			}
 			t.Logf("PHP charged %d orders, zabor %d", byPHP, byZabor)
+		})
+	}
+}
+
+// They share a queue and are killed, one after the other, while there are messages:
+// in the end each message was handled by somebody, or a person is asked about it,
+// and zabor has charged no order twice. What a worker of PHP does twice is PHP's:
+// it has no fence. ZABOR_SOAK=1: minutes of it, with thousands of messages.
+func TestPHPAndZaborAreKilledOnASharedQueue(t *testing.T) {
+	t.Parallel()
+	n, rounds := 80, 1
+	if soaking() {
+		n, rounds = 200, 40
+	}
+	for _, php := range phpShops {
+		t.Run(php.name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t, databases[1].open(t), options{lanes: 4, reserve: 8 * time.Second})
+			s.share()
+			s.add(fmt.Sprintf("bus: {forward: {'%s': default}}\n", php.mail))
+			begin := func() *phpWorker {
+				w := s.phpWorkerOf(php.name, 0)
+				w.start()
+				return w
+			}
+			w, worker := s.worker(), begin()
+			w.logged("msg=started")
+			ids := orders(n * rounds)
+			for round := range rounds {
+				var messages []message
+				for i, id := range ids[round*n : (round+1)*n] {
+					m := newMessage(s.o.redis, php.framework, id)
+					if i%5 == 0 {
+						m.Class = php.mail
+					}
+					messages = append(messages, m)
+				}
+				put(t, messages...)
+				for left := int64(n); left > 0 && s.depth().ready > 0; left -= int64(n / 2) {
+					eventually(t, "the workers get on", func() bool { return s.depth().ready <= left-5 })
+					worker.kill()
+					w.kill()
+					w.exit(-1)
+					w, worker = s.worker(), begin()
+				}
+			}
+			eventually(t, "both queues are empty", func() bool {
+				if worker.ended() { // Symfony 5.4 ends a worker that cannot ack
+					worker = begin()
+				}
+				return s.left(php.target) == 0
+			})
+			eventually(t, "no row is captured or in doubt", func() bool {
+				open, err := s.store.CountUnresolved(t.Context(), "test")
+				return err == nil && open == 0
+			})
+			w.signal(syscall.SIGTERM)
+			w.exit(0)
+			worker.kill()
+
+			handled, rows := s.phpHandled(), s.rows()
+			held, twice := 0, 0
+			for i, id := range ids {
+				row, mine := rows["test "+id], 0
+				for _, c := range s.provider.Charges(id) {
+					if !strings.HasPrefix(c.Key, "php-") {
+						mine++
+					}
+				}
+				switch {
+				case mine > 1:
+					t.Errorf("order %s: zabor charged it %d times", id, mine)
+				case i%5 == 0 && (len(handled[id]) == 0 || row.State != ""):
+					t.Errorf("mail %s: handled %q, row %q", id, handled[id], row.State)
+				case len(handled[id]) == 0 && row.State != zabor.Settled && row.Parked == "":
+					t.Errorf("order %s: nobody handled it, its row is %q", id, row.State)
+				}
+				if row.State == zabor.Held {
+					held++
+				}
+				if len(handled[id]) > 1 {
+					twice++
+				}
+			}
+			if laravel, symfony := s.failed(); laravel+symfony != held {
+				t.Errorf("%d and %d messages failed, %d rows are held", laravel, symfony, held)
+			}
+			t.Logf("%d messages, of which %d are held and PHP did %d more than once", len(ids), held, twice)
 		})
 	}
 }

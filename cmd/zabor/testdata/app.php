@@ -1,7 +1,7 @@
 <?php
 // The PHP side of a shop whose queues zabor works too, made of Laravel's and Symfony's own classes:
 //
-//   php app.php work laravel|symfony PORT DB PROVIDER      a worker of payments (or the stream messages) and then of default
+//   php app.php work laravel|symfony PORT DB PROVIDER TRIES  a worker of payments (or the stream messages) and then of default
 //   php app.php retry laravel MYSQL_PORT DATABASE PORT DB  php artisan queue:retry all
 //   php app.php retry symfony MYSQL_PORT DATABASE PORT DB  php bin/console messenger:failed:retry ID… --force
 //
@@ -144,13 +144,13 @@ namespace {
 
     [, $what, $framework] = $argv;
     if ($what === 'work') {
-        [, , , $port, $db, $provider] = $argv;
+        [, , , $port, $db, $provider, $tries] = $argv;
         $told = store($port, $db);
         $told->setOption(Redis::OPT_READ_TIMEOUT, -1);
         if ($framework === 'laravel') {
             $app = laravel($port, $db);
             $worker = new Illuminate\Queue\Worker($app['queue'], $app['events'], new Errors, fn () => false);
-            $options = new Illuminate\Queue\WorkerOptions('default', 0, 128, 3600, 0, 1);
+            $options = new Illuminate\Queue\WorkerOptions('default', 0, 128, 3600, 0, (int) $tries);
         } else {
             $events = new EventDispatcher;
             $bus = new MessageBus([new HandleMessageMiddleware(new HandlersLocator(['*' => [
