@@ -84,7 +84,7 @@ func (r *Resolver) giveBack(ctx context.Context, rows []Row, at time.Time) error
 func (r *Resolver) ask(ctx context.Context, row Row) (done bool, left Row, err error) {
 	w := r.watch(row)
 	done, err = r.lookUp(ctx, row, w)
-	if err == nil && !done && r.sendEnded(row, w) {
+	if err == nil && !done && r.clock().Sub(w.since) > row.Lease { // no jump of the database's clock ends a send
 		left, err = r.replay(ctx, row)
 		if left.Claim != row.Claim {
 			return left.State != Doubt, left, err

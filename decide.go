@@ -29,7 +29,8 @@ type Decision struct {
 	Reason    string // why; not empty
 
 	// CheckedProvider: the person has looked at the provider that nothing was
-	// done. Release of a row in doubt, or held out of doubt, demands it.
+	// done. Release of a row in doubt, held out of doubt or declined by a person
+	// demands it.
 	CheckedProvider bool
 }
 
@@ -82,7 +83,11 @@ func (f *Fence) Decide(ctx context.Context, d Decision) (Row, error) {
 	if err != nil {
 		return row, fmt.Errorf("%s: %w", d.Key, err)
 	}
-	note := &Note{Epoch: next.Claim.Epoch, Kind: string(d.Action), By: d.By, Text: fmt.Sprintf("was %s: %s", row.State, d.Reason)}
+	was := string(row.State)
+	if next.Reference != row.Reference && row.Reference != "" { // it was that of a payment which was declined in the end
+		was += " with reference " + row.Reference
+	}
+	note := &Note{Epoch: next.Claim.Epoch, Kind: string(d.Action), By: d.By, Text: fmt.Sprintf("was %s: %s", was, d.Reason)}
 	written, err := f.swap(ctx, row, next, Write{Note: note})
 	if err != nil {
 		return row, err
@@ -95,9 +100,7 @@ func (f *Fence) Decide(ctx context.Context, d Decision) (Row, error) {
 
 // decide is the table of what a person may do to a row.
 func decide(row Row, d Decision) (Row, error) {
-	refuse := func(format string, args ...any) (Row, error) {
-		return row, fmt.Errorf("%w: %s", ErrRefused, fmt.Sprintf(format, args...))
-	}
+	refuse := func(format string, args ...any) (Row, error) { return row, refusal(format, args...) }
 	if row.State == Captured && !row.leaseEnded() {
 		return refuse("a call is under way until %s", row.SendUntil.Format("15:04:05Z"))
 	}
@@ -133,8 +136,13 @@ func decide(row Row, d Decision) (Row, error) {
 		case Declined:
 			// A stored no answers for the old key: the new attempt has another,
 			// and takes the request as it comes.
+			if row.Basis == ByPerson && row.Attempts() > 0 { // no answer of the provider's
+				if err := provenNotDone(row, d); err != nil {
+					return row, err
+				}
+			}
 			next.Generation++
-			next.Message, next.Fingerprint, next.Fields, next.Prepared = "", "", "", ""
+			next.Message, next.Fingerprint, next.Fields, next.Prepared, next.PrepareKey, next.Reference = "", "", "", "", "", ""
 			return next, nil
 		}
 		if row.Reference != "" {
@@ -143,11 +151,8 @@ func decide(row Row, d Decision) (Row, error) {
 		if row.Attempts() == 0 {
 			return next, nil
 		}
-		if !d.CheckedProvider {
-			return refuse("a call may have been made: look order %s up at %s, by the key %s, and say that you did", row.Order, row.Provider, row.ProviderKey)
-		}
-		if late := row.SendUntil.Add(row.AbsentAfter); row.ReadAt.Before(late) {
-			return refuse("too early: a request may still be on its way until %s", late.Format("2006-01-02 15:04:05Z"))
+		if err := provenNotDone(row, d); err != nil {
+			return row, err
 		}
 		return next, nil
 
@@ -160,6 +165,22 @@ func decide(row Row, d Decision) (Row, error) {
 		return next, nil
 	}
 	return refuse("no such decision: %q", d.Action)
+}
+
+func refusal(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrRefused, fmt.Sprintf(format, args...))
+}
+
+// provenNotDone is why row, which may have been called, is not to be called again
+// by d; nil: the person has looked, and late enough.
+func provenNotDone(row Row, d Decision) error {
+	if !d.CheckedProvider {
+		return refusal("a call may have been made: look order %s up at %s, by the key %s, and say that you did", row.Order, row.Provider, row.ProviderKey)
+	}
+	if late := row.SendUntil.Add(row.AbsentAfter); row.ReadAt.Before(late) {
+		return refusal("too early: a request may still be on its way until %s", late.Format("2006-01-02 15:04:05Z"))
+	}
+	return nil
 }
 
 // forbid declines a key that has no row: nothing is ever called for it, whatever

@@ -182,6 +182,65 @@ func TestForbid(t *testing.T) {
 	})
 }
 
+// A person's decline of what may have been called is no way round the proof that
+// its release demands: the new attempt has another key, which stops nothing.
+func TestReleaseOfWhatAPersonDeclined(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *sqlstore.Store) {
+		w := newWorld(t, s)
+		k := w.doubtful("1001")
+		if _, err := w.decide(zabor.Decision{Key: k, Seen: w.row(k).Claim, Action: zabor.Decline}); err != nil {
+			t.Fatal(err)
+		}
+		release := func(checked bool) error {
+			_, err := w.decide(zabor.Decision{Key: k, Seen: w.row(k).Claim, Action: zabor.Release, CheckedProvider: checked})
+			return err
+		}
+		if err := release(false); !errors.Is(err, zabor.ErrRefused) {
+			t.Errorf("without the proof: %v", err)
+		}
+		if err := release(true); !errors.Is(err, zabor.ErrRefused) {
+			t.Errorf("while the first request may be on its way: %v", err)
+		}
+		w.shift(k, -time.Hour)
+		if err := release(true); err != nil || w.row(k).Generation != 2 {
+			t.Errorf("%v, generation %d", err, w.row(k).Generation)
+		}
+	})
+}
+
+// A payment that was pending and then declined has a reference; the new attempt
+// that a person wants has its own.
+func TestANewAttemptHasItsOwnReference(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *sqlstore.Store) {
+		w := newWorld(t, s)
+		r := w.resolver()
+		e := effect("1001")
+		if _, err := w.fence.Do(t.Context(), e, w.answers(zabor.Outcome{Verdict: zabor.Begun, Reference: "pay_1"})); err != nil {
+			t.Fatal(err)
+		}
+		r.finds["1001"] = zabor.Finding{Outcome: zabor.Outcome{Verdict: zabor.Refused, Reason: "no funds"}}
+		r.after(time.Second)
+		row := w.row(e.Key)
+		if row.State != zabor.Declined || row.Reference != "pay_1" {
+			t.Fatalf("%s %q, want declined pay_1", row.State, row.Reference)
+		}
+		if _, err := w.decide(zabor.Decision{Key: e.Key, Seen: row.Claim, Action: zabor.Release}); err != nil {
+			t.Fatal(err)
+		}
+		row, err := w.fence.Do(t.Context(), e, w.answers(zabor.Outcome{Verdict: zabor.Done, Reference: "pay_2"}))
+		if err != nil || row.State != zabor.Settled || row.Reference != "pay_2" || row.OtherReference != "" {
+			t.Errorf("%v: %s %q beside %q, want settled by pay_2 alone", err, row.State, row.Reference, row.OtherReference)
+		}
+		if n, _ := w.alerted("two-references"); n != 0 {
+			t.Error("an alert about two references")
+		}
+		notes, err := s.Notes(t.Context(), e.Key)
+		if err != nil || !slices.ContainsFunc(notes, func(n zabor.Note) bool { return strings.Contains(n.Text, "pay_1") }) {
+			t.Errorf("%v: nothing remembers pay_1 in %+v", err, notes)
+		}
+	})
+}
+
 // A no about the request's form tells the shop nothing, since nobody has decided;
 // a person's decline of it does, once.
 func TestDeclineOfAMalformedRow(t *testing.T) {

@@ -213,6 +213,7 @@ func (f *Fence) Do(ctx context.Context, e Effect, call Call) (Row, error) {
 	if err != nil || !mine {
 		return row, err
 	}
+	fresh := row.Claim.Epoch == 1 // nobody had written to it before
 	callCtx, cancel := context.WithDeadline(context.WithoutCancel(ctx), start.Add(e.Timeout))
 	defer cancel()
 	f.at(Sending, e.Key)
@@ -226,11 +227,13 @@ func (f *Fence) Do(ctx context.Context, e Effect, call Call) (Row, error) {
 	}
 	f.at(Answered, e.Key)
 	f.called(row, outcome, time.Since(begun))
-	if row.Claim.Epoch == 1 && passed(e.ReservedUntil) && (outcome.Verdict == Unsent || outcome.Verdict == TurnedAway) {
-		outcome = Outcome{Reason: "by the time the call had ended without doing anything, the queue may have given the message to another worker: " + outcome.Reason}
-	}
 	f.ended(row, outcome)
-	return f.save(ctx, row, outcome)
+	next := after(row, outcome, false)
+	if next.State == Released && fresh && passed(e.ReservedUntil) {
+		next = follow(row, Doubt, ByMissingRow)
+		next.Reason = "by the time the call had ended without doing anything, the queue may have given the message to another worker: " + outcome.Reason
+	}
+	return f.saveNext(ctx, row, next, outcome)
 }
 
 // called tells whoever wants to know how a call of row ended.
@@ -327,8 +330,10 @@ func (f *Fence) fresh(e Effect) (Row, error) {
 // generation. A release keeps the generation, and so the keys.
 func (f *Fence) take(row Row, e Effect) (Row, error) {
 	row.ProviderKey = providerKey(f.Secret, row.Key, row.Generation, requestMain)
-	row.PrepareKey = ""
-	if e.Prepare != nil {
+	switch {
+	case e.Prepare == nil:
+		row.PrepareKey = ""
+	case row.PrepareKey == "":
 		row.PrepareKey = providerKey(f.Secret, row.Key, row.Generation, requestPrepare)
 	}
 	var err error

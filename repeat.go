@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -102,8 +103,14 @@ func (f *Fence) recapture(row Row, e Effect) (Row, Write, error) {
 		w.ReplayFor = e.replayFor()
 	}
 	if row.Fingerprint != e.Fingerprint || row.Request == nil || e.Unkept {
+		from := row
+		if row.Prepared != "" && row.Fingerprint != e.Fingerprint {
+			// What was prepared is the other request's: confirmed, it would move
+			// that one's money. A provider may answer its key without comparing.
+			from.Prepared, from.PrepareKey = "", providerKey(f.Secret, row.Key, row.Generation, requestPrepare+strconv.Itoa(row.Captures))
+		}
 		var err error
-		if next, err = f.take(row, e); err != nil {
+		if next, err = f.take(from, e); err != nil {
 			return row, w, &Error{Key: row.Key, Row: row, Err: err, Reason: "nothing was sent"}
 		}
 	}

@@ -109,6 +109,32 @@ func TestNoReplayBeforeTheLeaseEnds(t *testing.T) {
 	})
 }
 
+// Nobody knows when the first call of a row was made that vanished: the provider
+// may have forgotten its key. So it is looked up, and nothing is sent again.
+func TestNoReplayOfAMissingRow(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *sqlstore.Store) {
+		w := newWorld(t, s)
+		r := w.resolver()
+		r.Replay = func(context.Context, zabor.Row) zabor.Outcome {
+			t.Error("sent again")
+			return done
+		}
+		for order, absentAfter := range map[string]time.Duration{"no look-up": 0, "look-up": time.Second} {
+			e := effect(order)
+			e.MissingRow, e.Timeout, e.AbsentAfter, e.ReplayFor = zabor.Doubt, time.Millisecond, absentAfter, time.Hour
+			if _, err := w.fence.Do(t.Context(), e, w.answers(done)); !errors.Is(err, zabor.ErrInDoubt) {
+				t.Fatal(err)
+			}
+			waitFor(t, "end of the lease", func() bool { row := w.row(e.Key); return row.ReadAt.After(row.SendUntil) })
+			r.after(0)
+			r.after(time.Minute)
+			if row := w.row(e.Key); row.State != zabor.Doubt || row.Replays != 0 {
+				t.Errorf("%s: %s after %d replays, want doubt after none", order, row.State, row.Replays)
+			}
+		}
+	})
+}
+
 // shift moves what the table says of a row's times, as a jump of the database's
 // clock would.
 func (w *world) shift(k zabor.Key, by time.Duration) {

@@ -172,7 +172,7 @@ func (r *Resolver) look(ctx context.Context, row Row) (ask bool, err error) {
 		return false, nil
 	case row.State == Captured:
 		return false, r.write(ctx, row, expired(row))
-	case row.State == Doubt && row.TwoStep() && row.Prepared == "":
+	case row.State == Doubt && row.TwoStep() && row.Prepared == "" && row.Basis != ByMissingRow:
 		if !r.sendEnded(row, w) {
 			return false, nil
 		}
@@ -254,9 +254,14 @@ func (r *Resolver) replay(ctx context.Context, row Row) (Row, error) {
 	return saved, nil
 }
 
-// canReplay reports whether the frozen request may be sent again in time.
+// canReplay reports whether the frozen request may be sent again in time: by the
+// database's clock, and by this machine's too, lest one of them was set back. When
+// the call of a missing row was made nobody knows.
 func (r *Resolver) canReplay(row Row) bool {
-	return r.Replay != nil && row.State == Doubt && row.Request != nil && !row.ReplayUntil.IsZero() && !row.ReadAt.Add(row.Lease).After(row.ReplayUntil)
+	if r.Replay == nil || row.State != Doubt || row.Basis == ByMissingRow || row.Request == nil || row.ReplayUntil.IsZero() {
+		return false
+	}
+	return !row.ReadAt.Add(row.Lease).After(row.ReplayUntil) && !r.clock().Add(row.Lease).After(row.ReplayUntil)
 }
 
 func (r *Resolver) watch(row Row) *watch {

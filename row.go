@@ -54,7 +54,7 @@ const (
 	ByLookup     Basis = "lookup"     // a look-up at the provider
 	ByAbsence    Basis = "absence"    // a look-up that found nothing, late enough to prove it
 	ByExpiry     Basis = "expiry"     // a time that ran out: the lease, hold_after, pending_for
-	ByMissingRow Basis = "missingrow" // a message that was delivered before found no row
+	ByMissingRow Basis = "missingrow" // somebody else had the message, and may have called under a row that is lost
 	ByPerson     Basis = "person"     // a person's decision
 	ByImport     Basis = "import"     // taken over from before zabor
 

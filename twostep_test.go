@@ -142,3 +142,88 @@ func TestTheRepeatUsesTheSavedID(t *testing.T) {
 		}
 	})
 }
+
+// The row of a call that somebody else has made may have vanished with its id: that
+// this one has none says nothing about the request that moves money.
+func TestAMissingRowOfTwoStepsIsLookedUp(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *sqlstore.Store) {
+		for name, make := range map[string]func(w *world, e zabor.Effect) error{
+			"delivered before": func(w *world, e zabor.Effect) error {
+				e.MissingRow = zabor.Doubt
+				_, err := w.fence.Do(t.Context(), e, w.answers(done))
+				return err
+			},
+			"given to others meanwhile": func(w *world, e zabor.Effect) error {
+				e.ReservedUntil = time.Now().Add(-time.Second)
+				_, err := w.fence.Do(t.Context(), e, w.answers(zabor.Outcome{}))
+				return err
+			},
+			"given to others meanwhile, after the first request": func(w *world, e zabor.Effect) error {
+				e.ReservedUntil = time.Now().Add(-time.Second)
+				_, err := w.fence.Do(t.Context(), e, func(_ context.Context, row zabor.Row) zabor.Outcome {
+					if row.Prepared == "" {
+						return prepared
+					}
+					return zabor.Outcome{Verdict: zabor.Unsent}
+				})
+				return err
+			},
+		} {
+			w := newWorld(t, s)
+			w.deleteAll()
+			r := w.resolver()
+			e := twoStep(name)
+			e.Timeout = 10 * time.Millisecond
+			if err := make(w, e); !errors.Is(err, zabor.ErrInDoubt) {
+				t.Fatalf("%s: %v, want doubt", name, err)
+			}
+			waitFor(t, "end of the lease", func() bool { row := w.row(e.Key); return row.ReadAt.After(row.SendUntil) })
+			r.after(0)
+			r.after(time.Minute)
+			if row := w.row(e.Key); row.State != zabor.Doubt || r.lookups == 0 {
+				t.Errorf("%s: %s by %s after %d look-ups; want doubt, since no look-up has proved anything", name, row.State, row.Basis, r.lookups)
+			}
+			r.finds[name] = zabor.Finding{Outcome: done}
+			r.after(time.Second)
+			if row := w.row(e.Key); row.State != zabor.Settled {
+				t.Errorf("%s: %s, want settled by the other's call", name, row.State)
+			}
+		}
+	})
+}
+
+// An id belongs to the request that it was made for: confirmed for another one it
+// would move the old amount. And the first request for another amount has another
+// key: some providers answer a key without comparing what came with it.
+func TestAnotherRequestForgetsTheSavedID(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *sqlstore.Store) {
+		w := newWorld(t, s)
+		e := twoStep("1001")
+		if _, err := w.fence.Do(t.Context(), e, func(_ context.Context, row zabor.Row) zabor.Outcome {
+			if row.Prepared == "" {
+				return prepared
+			}
+			return zabor.Outcome{Verdict: zabor.Unsent} // surely: the row takes the request as it is now
+		}); !errors.Is(err, zabor.ErrReleased) {
+			t.Fatal(err)
+		}
+		before := w.row(e.Key)
+		w.restart()
+		e.Message, e.Fingerprint, e.Amount.Minor = "m2", "f2", 2999
+		var sent []string
+		row, err := w.fence.Do(t.Context(), e, func(_ context.Context, row zabor.Row) zabor.Outcome {
+			sent = append(sent, string(row.Request))
+			if row.Prepared == "" {
+				return zabor.Outcome{Verdict: zabor.Prepared, Reference: "pi_2"}
+			}
+			return done
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := []string{"prepare with " + row.PrepareKey, "confirm pi_2 with " + before.ProviderKey}
+		if len(sent) != 2 || sent[0] != want[0] || sent[1] != want[1] || row.PrepareKey == before.PrepareKey {
+			t.Errorf("sent %q, want %q and another key for the first than %s", sent, want, before.PrepareKey)
+		}
+	})
+}

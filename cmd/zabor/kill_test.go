@@ -86,13 +86,13 @@ func TestKilledWorkerChargesOnce(t *testing.T) {
 	})
 }
 
-// Without a look-up nothing can prove that a killed worker has not sent: the
-// order is held for a person, and its message is in the failure transport.
 // Without a look-up, but with a provider that keeps idempotency keys, the same
-// request under the same key finds out, or does it once.
+// request under the same key finds out, or does it once. That needs a row: of a
+// worker that was killed before its capture nobody knows when it had called, and
+// whether the key is still known.
 func TestKilledWorkerIsSettledByAReplay(t *testing.T) {
 	t.Parallel()
-	eachCell(t, options{noLookup: true, replays: true}, moments[:3], func(t *testing.T, s *shop, queue string, m moment) {
+	eachCell(t, options{noLookup: true, replays: true}, moments[1:3], func(t *testing.T, s *shop, queue string, m moment) {
 		s.killed(queue, m)
 		w := s.worker("--queue", queue, "--drain")
 		w.exit(exitGood)
@@ -105,9 +105,11 @@ func TestKilledWorkerIsSettledByAReplay(t *testing.T) {
 	})
 }
 
+// Without a look-up nothing can prove that a killed worker has not sent: the
+// order is held for a person, and its message is in the failure transport.
 func TestKilledWorkerWithoutLookupIsHeld(t *testing.T) {
 	t.Parallel()
-	eachCell(t, options{noLookup: true, hold: time.Second}, moments[:3], func(t *testing.T, s *shop, queue string, m moment) {
+	held := func(t *testing.T, s *shop, queue string, m moment) {
 		s.killed(queue, m)
 		w := s.worker("--queue", queue, "--drain")
 		w.exit(exitBad)
@@ -125,7 +127,9 @@ func TestKilledWorkerWithoutLookupIsHeld(t *testing.T) {
 			t.Errorf("%d messages in failed_jobs, %d in messenger_messages, want one where it belongs", laravel, symfony)
 		}
 		s.empty()
-	})
+	}
+	eachCell(t, options{noLookup: true, hold: time.Second}, moments[1:3], held)
+	eachCell(t, options{noLookup: true, replays: true, hold: time.Second}, moments[:1], held)
 }
 
 // eachCell runs test for each framework, each database and each of the moments,

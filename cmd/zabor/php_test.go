@@ -220,7 +220,7 @@ func TestPHPAndZaborAreKilledOnASharedQueue(t *testing.T) {
 	t.Parallel()
 	n, rounds := 80, 1
 	if soaking() {
-		n, rounds = 200, 40
+		n, rounds = 200, 20
 	}
 	for _, php := range phpShops {
 		t.Run(php.name, func(t *testing.T) {
@@ -254,13 +254,14 @@ func TestPHPAndZaborAreKilledOnASharedQueue(t *testing.T) {
 					w, worker = s.worker(), begin()
 				}
 			}
-			eventually(t, "both queues are empty", func() bool {
+			const patience = 3 * time.Minute // who is in doubt for long is looked up once a minute
+			eventuallyWithin(t, patience, "both queues are empty", func() bool {
 				if worker.ended() { // Symfony 5.4 ends a worker that cannot ack
 					worker = begin()
 				}
 				return s.left(php.target) == 0
 			})
-			eventually(t, "no row is captured or in doubt", func() bool {
+			eventuallyWithin(t, patience, "no row is captured or in doubt", func() bool {
 				open, err := s.store.CountUnresolved(t.Context(), "test")
 				return err == nil && open == 0
 			})

@@ -139,7 +139,7 @@ namespace {
 
     function stream(int $port, int $db, string $name): RedisTransport
     {
-        return new RedisTransport(Connection::fromDsn("redis://127.0.0.1:$port/$name/symfony/php-".getmypid()."?dbindex=$db&delete_after_ack=true&redeliver_timeout=5"), new PhpSerializer);
+        return new RedisTransport(Connection::fromDsn("redis://127.0.0.1:$port/$name/symfony/php-".getmypid()."?dbindex=$db&delete_after_ack=true&redeliver_timeout=5&claim_interval=500"), new PhpSerializer);
     }
 
     [, $what, $framework] = $argv;
