@@ -20,7 +20,6 @@ func TestPublicReports(t *testing.T) {
 			name string
 			test func(w *world)
 		}{
-			{"laravel/framework#59567", lateRelease},
 			{"alphagov/pay-connector#1729", noStep},
 			{"apache/hadoop#5673", fiftyNewKeys},
 			{"arnoldasgudas/Hangfire.MySqlStorage#18", primaryKey},
@@ -63,29 +62,6 @@ func (w *world) wants(calls, rows int) {
 	if got := w.rows(); w.calls != calls || got != rows {
 		w.t.Errorf("%d calls, %d rows; want %d and %d", w.calls, got, calls, rows)
 	}
-}
-
-// Whoever held the claim before cannot give it up for whoever holds it now.
-func lateRelease(w *world) {
-	e := effect("A-1")
-	_, err := w.fence.Do(w.t.Context(), e, func(ctx context.Context, row zabor.Row) zabor.Outcome {
-		w.swap(row, func(r *zabor.Row) { r.State, r.Basis = zabor.Released, zabor.ByAbsence }) // as a resolver may when the lease has ended
-		other := zabor.Fence{Store: w.store, Secret: w.fence.Secret}
-		second, err := other.Do(w.t.Context(), e, func(_ context.Context, second zabor.Row) zabor.Outcome {
-			if first, err := w.fence.Do(ctx, e, w.answers(done)); !errors.Is(err, zabor.ErrBusy) {
-				w.t.Errorf("a third delivery: %s, %v", first.State, err)
-			}
-			return zabor.Outcome{}
-		})
-		if !errors.Is(err, zabor.ErrInDoubt) || second.Captures != 2 {
-			w.t.Errorf("the second holder: %v after %d captures", err, second.Captures)
-		}
-		return zabor.Outcome{Verdict: zabor.Unsent, Reason: "it slept"}
-	})
-	if row := w.row(e.Key); row.State != zabor.Doubt || row.Free != 0 || !errors.Is(err, zabor.ErrInDoubt) {
-		w.t.Errorf("after the late release: %s with %d free captures, %v; want the second holder's doubt", row.State, row.Free, err)
-	}
-	w.wants(0, 1)
 }
 
 // A step has no default.
