@@ -44,6 +44,9 @@ type Options struct {
 	Doctor func(ctx context.Context) error
 	Audit  func(ctx context.Context) error
 
+	// Health answers /livez and /readyz, to everybody who reaches the dashboard.
+	Health http.Handler
+
 	// Guard says who asks, and is not nil.
 	Guard *access.Guard
 	// SecondPerson: a release waits until another operator has confirmed it.
@@ -137,8 +140,13 @@ func New(o Options) (*Dashboard, error) {
 	return d, nil
 }
 
-// ServeHTTP serves a page to whom the guard lets through.
+// ServeHTTP serves a page to whom the guard lets through, and its health to
+// everybody.
 func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if d.o.Health != nil && (r.URL.Path == "/livez" || r.URL.Path == "/readyz") {
+		d.o.Health.ServeHTTP(w, r)
+		return
+	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	d.guarded.ServeHTTP(w, r)
 }

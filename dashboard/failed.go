@@ -35,6 +35,9 @@ type FailedList struct {
 	Err              string // it could not be read, or not to its end
 }
 
+// Older reports whether there are more than are listed.
+func (l FailedList) Older() bool { return l.Total > int64(len(l.Messages)) }
+
 // FailedMessage is a message that was given up.
 type FailedMessage struct {
 	FailedID
@@ -71,6 +74,7 @@ func (m FailedMessage) FirstLine() string {
 type failedPage struct {
 	Lists  []FailedList
 	Total  int64
+	Unread bool // a transport could not be read, or not to its end
 	Queues bool // there are queues at all
 }
 
@@ -85,6 +89,7 @@ func (d *Dashboard) failedList(w http.ResponseWriter, r *http.Request) {
 	}
 	for _, l := range body.Lists {
 		body.Total += l.Total
+		body.Unread = body.Unread || l.Err != ""
 	}
 	d.show(w, r, http.StatusOK, "failed", "Failed messages", "/failed", body)
 }
@@ -179,6 +184,7 @@ func (d *Dashboard) move(w http.ResponseWriter, r *http.Request, body movedPage,
 		}
 		body.Messages = append(body.Messages, m)
 	}
+	d.changed()
 	title := "Put back"
 	switch {
 	case body.Forget && !body.Confirmed:

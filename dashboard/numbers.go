@@ -16,34 +16,98 @@ type numbers struct {
 	mu     sync.Mutex
 	sums   kept[sqlstore.Sums]
 	open   kept[[]sqlstore.StateCount]
+	failed kept[failedCount]
 	charts map[string]*kept[chart]
 }
 
 // kept is a value and when and how slowly it was read.
 type kept[T any] struct {
-	mu    sync.Mutex
-	value T
-	at    time.Time
-	until time.Time
+	mu      sync.Mutex
+	value   T
+	at      time.Time // zero: there is none that may be shown
+	until   time.Time
+	err     error         // of the last reading
+	reading chan struct{} // closed when it ends; nil: none runs
+	round   int           // a reading of a round before is not kept
 }
 
-// freshFor is how long a number is shown at least before it is read again.
-const freshFor = 2 * time.Second
+const (
+	// freshFor is how long a number is shown at least before it is read again.
+	freshFor = 2 * time.Second
+	// patience is how long a page waits for a new number where it has one that is
+	// not older than oldest.
+	patience = 100 * time.Millisecond
+	oldest   = time.Minute
+	// longestReading bounds a reading, which goes on when nobody waits for it any
+	// more.
+	longestReading = time.Minute
+)
 
+// get is the value and when it was read.
 func (k *kept[T]) get(ctx context.Context, read func(context.Context) (T, error)) (T, time.Time, error) {
+	for {
+		k.mu.Lock()
+		if time.Now().Before(k.until) {
+			defer k.mu.Unlock()
+			return k.value, k.at, nil
+		}
+		if k.reading == nil {
+			k.begin(context.WithoutCancel(ctx), read)
+		}
+		reading, round, value, at := k.reading, k.round, k.value, k.at
+		k.mu.Unlock()
+
+		var enough <-chan time.Time
+		if !at.IsZero() && time.Since(at) < oldest {
+			timer := time.NewTimer(patience)
+			defer timer.Stop()
+			enough = timer.C
+		}
+		select {
+		case <-enough:
+			return value, at, nil
+		case <-ctx.Done():
+			return value, at, ctx.Err()
+		case <-reading:
+		}
+		k.mu.Lock()
+		value, at, err, same := k.value, k.at, k.err, k.round == round
+		k.mu.Unlock()
+		if same {
+			return value, at, err
+		}
+	}
+}
+
+// begin reads behind the page. The lock is held.
+func (k *kept[T]) begin(ctx context.Context, read func(context.Context) (T, error)) {
+	ended, round := make(chan struct{}), k.round
+	k.reading = ended
+	go func() {
+		defer close(ended)
+		ctx, cancel := context.WithTimeout(ctx, longestReading)
+		defer cancel()
+		begun := time.Now()
+		value, err := read(ctx)
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if k.round != round {
+			return
+		}
+		k.reading, k.err = nil, err
+		if err == nil {
+			k.value, k.at = value, time.Now()
+			k.until = k.at.Add(max(freshFor, 20*k.at.Sub(begun)))
+		}
+	}()
+}
+
+// forget lets the next page wait for a new value.
+func (k *kept[T]) forget() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if time.Now().Before(k.until) {
-		return k.value, k.at, nil
-	}
-	begun := time.Now()
-	value, err := read(ctx)
-	if err != nil {
-		return k.value, k.at, err
-	}
-	k.value, k.at = value, time.Now()
-	k.until = k.at.Add(max(freshFor, 20*time.Since(begun)))
-	return k.value, k.at, nil
+	k.round++
+	k.at, k.until, k.reading = time.Time{}, time.Time{}, nil
 }
 
 func (d *Dashboard) sums(ctx context.Context) (sqlstore.Sums, time.Time, error) {
@@ -69,11 +133,29 @@ func (d *Dashboard) waiting(ctx context.Context) (n int64) {
 	return n
 }
 
-// changed lets the next page read the open rows again.
+// changed lets the next page read the open rows and the failed messages again.
 func (d *Dashboard) changed() {
-	d.numbers.open.mu.Lock()
-	defer d.numbers.open.mu.Unlock()
-	d.numbers.open.until = time.Time{}
+	d.numbers.open.forget()
+	d.numbers.failed.forget()
+}
+
+// failedCount is how many messages were given up; unknown: not all could be counted.
+type failedCount struct {
+	n       int64
+	unknown bool
+}
+
+func (d *Dashboard) failedCount(ctx context.Context) failedCount {
+	count, _, err := d.numbers.failed.get(ctx, func(ctx context.Context) (c failedCount, err error) {
+		lists, err := d.o.Failed.List(ctx, 1)
+		for _, l := range lists {
+			c.n += l.Total
+			c.unknown = c.unknown || l.Err != ""
+		}
+		return c, err
+	})
+	count.unknown = count.unknown || err != nil
+	return count
 }
 
 // lane is one line of the picture of the last hours.

@@ -89,6 +89,10 @@ type headline struct {
 }
 
 func (h headline) Equal() bool { return h.Successes == h.Unique }
+
+// Old reports whether it was counted long enough ago for a person to be told.
+func (h headline) Old() bool { return !h.Counted.IsZero() && time.Since(h.Counted) > 10*time.Second }
+
 func (h headline) Empty() bool { return h.Successes == 0 && h.Unique == 0 }
 
 // Twice is how many successes there are beyond the first of a row.
@@ -210,14 +214,8 @@ func (d *Dashboard) tiles(ctx context.Context, counts []sqlstore.StateCount) []t
 		one(zabor.Released, "Free again", "will be called when delivered", "/fences?state=released", "plain"),
 	}
 	if d.o.Failed.List != nil {
-		t := tile{Name: "Failed", What: "messages given up", Link: "/failed", Class: "bad"}
-		list, err := d.o.Failed.List(ctx, 1)
-		if err != nil {
-			t.Unknown = true
-		}
-		for _, one := range list {
-			t.N += one.Total
-		}
+		count := d.failedCount(ctx)
+		t := tile{Name: "Failed", What: "messages given up", Link: "/failed", Class: "bad", N: count.n, Unknown: count.unknown}
 		tiles = append(tiles, t)
 	}
 	return tiles

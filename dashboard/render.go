@@ -162,22 +162,35 @@ func menuEntry(path, name, key string, p page) entry {
 }
 
 var functions = template.FuncMap{
-	"rowURL":  rowURL,
-	"money":   money,
-	"text":    readable,
-	"time":    stampOf,
-	"ago":     agoOf,
-	"count":   count,
-	"length":  length,
-	"state":   stateWords,
-	"lower":   strings.ToLower,
-	"token":   func(row zabor.Row) string { return token(row.Key, row.Claim) },
-	"cut":     cut,
-	"plural":  plural,
-	"list":    func(list []string) string { return strings.Join(list, ", ") },
-	"failURL": failedURL,
-	"title":   title,
-	"entry":   menuEntry,
+	"rowURL":      rowURL,
+	"money":       money,
+	"text":        readable,
+	"time":        stampOf,
+	"ago":         agoOf,
+	"count":       count,
+	"length":      length,
+	"state":       stateWords,
+	"lower":       strings.ToLower,
+	"token":       func(row zabor.Row) string { return token(row.Key, row.Claim) },
+	"cut":         cut,
+	"plural":      plural,
+	"list":        func(list []string) string { return strings.Join(list, ", ") },
+	"failURL":     failedURL,
+	"rowID":       func(k zabor.Key) string { return elementID("row", k.Scope, k.Order, k.Step) },
+	"messageID":   func(at FailedID) string { return elementID("message", at.Queue, at.Transport, at.ID) },
+	"transportID": func(l FailedList) string { return elementID("transport", l.Queue, l.Transport) },
+	"title":       title,
+	"entry":       menuEntry,
+}
+
+// elementID names an element of a page after what it is about, so that the script
+// finds it again when the page is renewed. The parts are any bytes.
+func elementID(kind string, parts ...string) string {
+	sum := sha256.New()
+	for _, part := range parts {
+		fmt.Fprintf(sum, "%d:%s", len(part), part)
+	}
+	return kind + "-" + hex.EncodeToString(sum.Sum(nil)[:12])
 }
 
 func money(m zabor.Money) string {

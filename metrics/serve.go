@@ -25,16 +25,47 @@ const checkTime = 3 * time.Second
 func (m *Metrics) Handler(checks []Check) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(m.Registry, promhttp.HandlerOpts{Registry: m.Registry, Timeout: 10 * time.Second}))
-	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("ok\n")) })
+	mux.HandleFunc("GET /livez", live)
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) { ready(w, ill(r.Context(), checks)) })
+	return mux
+}
+
+// Health answers /livez and /readyz alone, for an address that strangers reach: it
+// names what is not well and keeps the reason to itself, and it looks once a second
+// at most. The reasons go to tell, one call at a time.
+func Health(checks []Check, tell func(reasons map[string]string)) http.Handler {
+	var mu sync.Mutex
+	var looked time.Time
+	var names map[string]string
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /livez", live)
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-		reasons := ill(r.Context(), checks)
-		w.Header().Set("Content-Type", "application/json")
-		if len(reasons) > 0 {
-			w.WriteHeader(http.StatusServiceUnavailable)
+		mu.Lock()
+		defer mu.Unlock()
+		if time.Since(looked) > time.Second {
+			names = map[string]string{}
+			reasons := ill(context.WithoutCancel(r.Context()), checks)
+			for name := range reasons {
+				names[name] = "not well; the log says why"
+			}
+			if len(reasons) > 0 {
+				tell(reasons)
+			}
+			looked = time.Now()
 		}
-		_ = json.NewEncoder(w).Encode(map[string]any{"ready": len(reasons) == 0, "reasons": reasons})
+		ready(w, names)
 	})
 	return mux
+}
+
+func live(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) }
+
+func ready(w http.ResponseWriter, reasons map[string]string) {
+	w.Header().Set("Content-Type", "application/json")
+	if len(reasons) > 0 {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	_ = json.NewEncoder(w).Encode(map[string]any{"ready": len(reasons) == 0, "reasons": reasons})
 }
 
 // ill is what is not well, by name.

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"net"
 	"strings"
 	"time"
 
@@ -74,10 +73,9 @@ func (w *auditWatch) serve() (done func(), err error) {
 		return nil, err
 	}
 	w.count, w.served = m.Alert, m.Audits(auditKinds())
-	listener, err := net.Listen("tcp", w.file.Metrics.Listen)
+	listener, err := w.listenMetrics(w.file)
 	if err != nil {
-		return nil, usage(fmt.Errorf("%s: metrics.listen: %w", w.file.Path, err),
-			"a worker on this host has its own address: write listen: ${ZABOR_METRICS:-127.0.0.1:9464}, and give this process another ZABOR_METRICS")
+		return nil, err
 	}
 	return w.serveAt(w.ctx, m, listener, []metrics.Check{{Name: "fence", Well: w.store.Check}, {Name: "audit", Well: w.served.Well}}), nil
 }
@@ -144,6 +142,9 @@ func (w *auditWatch) once() (audit.Total, error) {
 	}
 	w.tell(fresh)
 	w.before = now
+	if w.c.Publish {
+		return total, w.publish(w.ctx, ledger, total, "zabor audit --watch")
+	}
 	return total, nil
 }
 

@@ -19,6 +19,7 @@ import (
 	"zabor/dashboard"
 	"zabor/dashboard/access"
 	"zabor/internal/config"
+	"zabor/metrics"
 	"zabor/provider"
 	"zabor/sqlstore"
 	"zabor/worker"
@@ -49,13 +50,46 @@ func (c *dashboardCommand) Run(p *program) error {
 		return err
 	}
 	defer closeAll()
+	served, err := p.measureDashboard(file, store, sources(list))
+	if err != nil {
+		return err
+	}
 	ended, err := p.serveDashboard(p.ctx, &office{program: p, file: file, store: store, fence: fence, queues: list})
 	if err != nil {
 		return err
 	}
+	defer served()
 	stopTelling := p.tellAlive(store, func() dashboard.Status { return p.status("dashboard") })
 	defer stopTelling()
 	return ended()
+}
+
+// measureDashboard answers at metrics.listen for a dashboard that runs alone; it
+// does nothing where there is none. done waits for the end.
+func (p *program) measureDashboard(file *config.Config, store *sqlstore.Store, queues []worker.Queue) (done func(), err error) {
+	if file.Metrics == nil {
+		return func() {}, nil
+	}
+	m, err := newMetrics(file)
+	if err != nil {
+		return nil, err
+	}
+	listener, err := p.listenMetrics(file)
+	if err != nil {
+		return nil, err
+	}
+	p.count = m.Alert
+	m.Watch(p.watched(file, store, queues))
+	return p.serveAt(p.ctx, m, listener, checks(store, queues)), nil
+}
+
+// sources are the queues as the worker has them.
+func sources(list []queue) []worker.Queue {
+	all := make([]worker.Queue, len(list))
+	for i, q := range list {
+		all[i] = q.Queue
+	}
+	return all
 }
 
 // office is what the dashboard's pages ask. It calls no provider.
@@ -93,6 +127,9 @@ func (o *office) dashboard() (*dashboard.Dashboard, error) {
 	options := dashboard.Options{
 		Store: o.store, Scope: o.file.Scope, Version: version, Guard: guard, SecondPerson: c.SecondPerson, Log: o.log,
 		Look: o.look, Take: o.take, Audit: o.audit, Doctor: o.doctor,
+		Health: metrics.Health(checks(o.store, sources(o.queues)), func(reasons map[string]string) {
+			o.log.Warn("not ready", "reasons", reasons)
+		}),
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.file.Providers)) {
 		options.Providers = append(options.Providers, o.provider(name))
@@ -307,7 +344,7 @@ func (o *office) audit(ctx context.Context) error {
 
 // publish keeps what an audit has found for the dashboard.
 func (a *auditor) publish(ctx context.Context, ledger *audit.Ledger, total audit.Total, by string) error {
-	report := dashboard.AuditReport{At: time.Now().UTC(), By: by, Total: total, Exports: len(a.exports)}
+	report := dashboard.AuditReport{At: time.Now().UTC(), By: by, Total: total, Exports: len(a.exports) + len(a.lists)}
 	for d, err := range ledger.Differences(ctx) {
 		if err != nil {
 			return err

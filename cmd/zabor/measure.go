@@ -16,6 +16,7 @@ import (
 
 	"zabor/internal/config"
 	"zabor/metrics"
+	"zabor/sqlstore"
 	"zabor/worker"
 )
 
@@ -49,22 +50,39 @@ func (p *program) serveMetrics(ctx context.Context, c *core, queues []worker.Que
 	if c.metrics == nil {
 		return func() {}, nil
 	}
-	listener, err := net.Listen("tcp", c.file.Metrics.Listen)
+	listener, err := p.listenMetrics(c.file)
 	if err != nil {
-		return nil, usage(fmt.Errorf("%s: metrics.listen: %w", c.file.Path, err), "write an address that is free on this host, or take metrics: out")
+		return nil, err
 	}
-	checks := []metrics.Check{{Name: "fence", Well: c.store.Check}}
+	state := p.watched(c.file, c.store, queues)
+	state.Paused = func(name string) time.Duration { left, _ := c.fence.Paused(name); return left }
+	state.Providers = slices.Sorted(maps.Keys(c.providers))
+	c.metrics.Watch(state)
+	return p.serveAt(ctx, c.metrics, listener, checks(c.store, queues)), nil
+}
+
+// listenMetrics listens at metrics.listen, which one process of a host can have.
+func (p *program) listenMetrics(file *config.Config) (net.Listener, error) {
+	listener, err := net.Listen("tcp", file.Metrics.Listen)
+	if err != nil {
+		return nil, usage(fmt.Errorf("%s: metrics.listen: %w", file.Path, err),
+			"each process of this file on one host has its own address: write listen: ${ZABOR_METRICS:-127.0.0.1:9464}, and start this one with another ZABOR_METRICS")
+	}
+	return listener, nil
+}
+
+// watched is what is read of the fence and the queues when somebody asks.
+func (p *program) watched(file *config.Config, store *sqlstore.Store, queues []worker.Queue) metrics.State {
 	state := metrics.State{
 		Rows: func(ctx context.Context) ([]metrics.Rows, error) {
-			counts, err := c.store.CountUnclosed(ctx, c.file.Scope)
+			counts, err := store.CountUnclosed(ctx, file.Scope)
 			var rows []metrics.Rows
 			for _, one := range counts {
 				rows = append(rows, metrics.Rows{State: one.State, N: one.Rows, Oldest: one.ReadAt.Sub(one.Oldest)})
 			}
 			return rows, err
 		},
-		Paused:    func(name string) time.Duration { left, _ := c.fence.Paused(name); return left },
-		Providers: slices.Sorted(maps.Keys(c.providers)), AlertsLost: p.lost,
+		AlertsLost: p.lost,
 	}
 	for _, q := range queues {
 		depth := func(ctx context.Context) (ready, reserved, delayed int64, err error) {
@@ -72,10 +90,18 @@ func (p *program) serveMetrics(ctx context.Context, c *core, queues []worker.Que
 			return d.Ready, d.Reserved, d.Delayed, err
 		}
 		state.Queues = append(state.Queues, metrics.Queue{Name: q.Name(), Depth: depth, Oldest: func(ctx context.Context) (time.Time, error) { return oldestReady(ctx, q) }})
-		checks = append(checks, metrics.Check{Name: "queue " + q.Name(), Well: func(ctx context.Context) error { _, err := q.Depth(ctx); return err }})
 	}
-	c.metrics.Watch(state)
-	return p.serveAt(ctx, c.metrics, listener, checks), nil
+	return state
+}
+
+// checks are those without which a process can do nothing: the fence's database
+// and every queue.
+func checks(store *sqlstore.Store, queues []worker.Queue) []metrics.Check {
+	all := []metrics.Check{{Name: "fence", Well: store.Check}}
+	for _, q := range queues {
+		all = append(all, metrics.Check{Name: "queue " + q.Name(), Well: func(ctx context.Context) error { _, err := q.Depth(ctx); return err }})
+	}
+	return all
 }
 
 // serveAt answers at listener until ctx ends. done waits for the end.

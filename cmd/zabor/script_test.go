@@ -29,8 +29,8 @@ import (
 // The commands, as a person types them. What the scripts can use beside
 // testscript's own commands is in [scriptCommands]; $FENCE_SQLITE,
 // $FENCE_MARIADB, $FENCE_POSTGRES and $REDIS (its parts: $REDIS_ADDR, $REDIS_DB)
-// are empty servers, $FREE is an
-// address at which nothing listens.
+// are empty servers, $FREE and $FREE2
+// are addresses at which nothing listens.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()
@@ -50,8 +50,13 @@ func TestScripts(t *testing.T) {
 				return err
 			}
 			defer l.Close()
+			l2, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				return err
+			}
+			defer l2.Close()
 			for name, value := range map[string]string{
-				"ZABOR": self, "FREE": l.Addr().String(), "NO_COLOR": "1",
+				"ZABOR": self, "FREE": l.Addr().String(), "FREE2": l2.Addr().String(), "NO_COLOR": "1",
 				"REDIS": server.URL(), "REDIS_ADDR": server.Addr, "REDIS_DB": strconv.Itoa(server.DB),
 				"FENCE_SQLITE":  "sqlite://" + filepath.Join(e.WorkDir, "fence.db"),
 				"FENCE_MARIADB": servers.MariaDB(t), "FENCE_POSTGRES": servers.Postgres(t),

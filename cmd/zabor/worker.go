@@ -155,13 +155,9 @@ func (p *program) newWorker(c *core) (w *worker.Worker, list []queue, closeAll f
 		closeAll()
 		return nil, nil, nil, err
 	}
-	queues := make([]worker.Queue, len(list))
-	for i, s := range list {
-		queues[i] = s.Queue
-	}
 	w = &worker.Worker{
 		Fence:     c.fence,
-		Queues:    queues,
+		Queues:    sources(list),
 		Lanes:     c.file.Lanes,
 		Steps:     steps,
 		Bus:       busOf(c.file),

@@ -98,10 +98,57 @@
   // What somebody is at is left alone.
   const period = 5000;
   const light = $("#live");
-  const busy = (section) => section.contains(document.activeElement) && document.activeElement !== document.body || $("input:checked, details[open]", section) ||
+  const busy = (section) => document.activeElement !== document.body && section.contains(document.activeElement) || $("input:checked, details[open]", section) ||
+    $$("input:not([type=hidden])", section).some((field) => field.value !== field.defaultValue) ||
     (getSelection()?.type === "Range" && section.contains(getSelection().anchorNode));
+  const put = (old, fresh) => {
+    fresh.classList.toggle("at", old.classList.contains("at"));
+    old.replaceWith(document.adoptNode(fresh));
+  };
+  // What somebody is at stays as they saw it, and says so once it is another: a
+  // decision about it is then refused.
+  const meanwhile = (row, words) => {
+    const old = $(".meanwhile", row);
+    if (old) { if (old.textContent !== words) old.textContent = words; return; }
+    const note = document.createElement("p");
+    note.className = "meanwhile";
+    note.setAttribute("role", "status");
+    note.textContent = words;
+    if (row.tagName === "TR") row.lastElementChild.append(note); else $("header", row).after(note);
+  };
+  // A list is renewed row by row: what has come, what is another, what has gone.
+  const renewList = (list, fresh) => {
+    const rows = [...fresh.children];
+    const still = new Set(rows.map((row) => row.id));
+    for (const row of [...list.children]) {
+      if (still.has(row.id)) continue;
+      if (busy(row)) meanwhile(row, "This does not stand here any more: something was done about it meanwhile.");
+      else row.remove();
+    }
+    let last = null;
+    for (const row of rows) {
+      let old = document.getElementById(row.id);
+      if (old && old.parentElement !== list) { // it stood in another list
+        if (busy(old)) continue;
+        old.remove();
+        old = null;
+      }
+      if (!old) {
+        old = document.adoptNode(row);
+        if (last) last.after(old); else list.prepend(old);
+      } else if ($("[data-live-list]", old)) {
+        // Its own lists are renewed by themselves.
+      } else if (busy(old)) {
+        if (old.dataset.claim !== row.dataset.claim) meanwhile(old, "This row has changed since it was shown here. Look at it again before you decide.");
+      } else if (row.outerHTML !== old.outerHTML) {
+        put(old, row);
+        old = row;
+      }
+      last = old;
+    }
+  };
   const renew = async () => {
-    if (document.hidden || !$("[data-live]")) return;
+    if (document.hidden || !$("[data-live], [data-live-list]")) return;
     try {
       const answer = await fetch(location.href, { headers: { Accept: "text/html" }, cache: "no-store", redirect: "manual" });
       if (answer.type === "opaqueredirect" || answer.status === 401) { location.reload(); return; }
@@ -110,8 +157,13 @@
       times(fresh);
       for (const old of $$("[data-live]")) {
         const now = fresh.getElementById(old.id);
-        if (now && !busy(old) && now.outerHTML !== old.outerHTML) old.replaceWith(document.adoptNode(now));
+        if (now && !busy(old) && now.outerHTML !== old.outerHTML) put(old, now);
       }
+      for (const list of $$("[data-live-list]")) {
+        const now = fresh.getElementById(list.id);
+        if (now && list.isConnected) renewList(list, now);
+      }
+      marked();
       const menu = $(".menu", fresh);
       if (menu && menu.innerHTML !== $(".menu").innerHTML && !$(".menu").contains(document.activeElement)) $(".menu").replaceWith(document.adoptNode(menu));
       light?.classList.remove("off");
@@ -123,7 +175,7 @@
   setInterval(renew, period);
   setInterval(() => times(document), 1000);
   document.addEventListener("visibilitychange", renew);
-  if (light && $("[data-live]")) light.classList.add("on");
+  if (light && $("[data-live], [data-live-list]")) light.classList.add("on");
   times(document);
   marked();
 })();
