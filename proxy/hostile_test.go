@@ -176,7 +176,7 @@ func TestHalfABody(t *testing.T) {
 func TestOrdersAreBytes(t *testing.T) {
 	t.Parallel()
 	d := open(t, settings{})
-	different := []string{"7", "007", "A1", "a1", "x", "x%20", "%20x", "%C3%A9", "e%CC%81", "%FF", "a%2Fb", "a%252Fb", "%00", "a+b", "a%20b", "a:b", strings.Repeat("z", 255)}
+	different := []string{"7", "007", "A1", "a1", "x", "x%20", "%20x", "%C3%A9", "e%CC%81", "%FF", "a%2Fb", "a%252Fb", "%00", "%0D%0AZabor-State:%20forged", "a+b", "a%20b", "a:b", strings.Repeat("z", 255)}
 	for _, order := range different {
 		d.do("POST", "/acquirer/payments", charge, fenced(order, "charge")...).says(t, 201, "", "settled")
 	}

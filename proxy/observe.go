@@ -25,10 +25,11 @@ const (
 	wouldPause
 	unavailable // the fence cannot be written
 	withoutKey
+	wronglyNamed // a key that a fence would refuse
 )
 
 // verdicts are the values of Zabor-Observed.
-var verdicts = [...]string{"call", "replay", "busy", "other-request", "held", "in-doubt", "paused", "unavailable", "no-key"}
+var verdicts = [...]string{"call", "replay", "busy", "other-request", "held", "in-doubt", "paused", "unavailable", "no-key", "invalid"}
 
 func (v verdict) String() string { return verdicts[v] }
 
@@ -42,7 +43,7 @@ const captureTime = time.Second
 func (p *Proxy) observe(w http.ResponseWriter, r *http.Request, up Upstream, t target, body []byte, k zabor.Key, request provider.Request) error {
 	effect, err := p.effect(up, k, request)
 	if err != nil {
-		return err
+		return p.misnamed(w, r, up, t, body, err)
 	}
 	effect.AbsentAfter, effect.ReplayFor = 0, 0
 
@@ -97,6 +98,14 @@ func (p *Proxy) observe(w http.ResponseWriter, r *http.Request, up Upstream, t t
 	return nil
 }
 
+// misnamed lets a request pass that a fence would refuse for what it says of its
+// key.
+func (p *Proxy) misnamed(w http.ResponseWriter, r *http.Request, up Upstream, t target, body []byte, why error) error {
+	p.count(w, wronglyNamed)
+	p.o.Log.Warn("observed: a fence would have refused this request", "method", r.Method, "path", visible(t.path), "why", why.Error())
+	return p.pass(w, r, up, t, body)
+}
+
 // verdictOf is what a fence says that did not call.
 func verdictOf(err error) verdict {
 	switch {
@@ -122,7 +131,7 @@ func (p *Proxy) count(w http.ResponseWriter, v verdict) {
 }
 
 // Observed counts what passed in observe mode by what a fence would have done:
-// call, replay, busy, other-request, held, in-doubt, paused, unavailable, no-key.
+// call, replay, busy, other-request, held, in-doubt, paused, unavailable, no-key, invalid.
 func (p *Proxy) Observed() map[string]int64 {
 	counts := map[string]int64{}
 	for v, name := range verdicts {

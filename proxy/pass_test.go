@@ -191,6 +191,7 @@ func TestObserve(t *testing.T) {
 		}
 	}
 	ask("no-key", 201, charge)
+	ask("invalid", 201, charge, "Zabor-Order", "1 2", "Zabor-Step", "charge")
 	ask("call", 201, charge, append(fenced("1001", "charge"), "Idempotency-Key", "mine")...)
 	d.eventually("the row is settled", func() bool {
 		row, err := d.store.Load(t.Context(), zabor.Key{Scope: "test", Order: "1001", Step: "charge"})
@@ -209,11 +210,11 @@ func TestObserve(t *testing.T) {
 	ask("in-doubt", 201, charge, fenced("1002", "charge")...)
 	d.store.Close()
 	ask("unavailable", 201, charge, fenced("1003", "charge")...)
-	d.posts(7)
+	d.posts(8)
 	if charges := d.box.Charges("mine"); len(charges) != 1 {
 		t.Errorf("charges under the caller's key: %v", charges)
 	}
-	for would, n := range map[string]int64{"call": 2, "replay": 1, "other-request": 1, "in-doubt": 1, "unavailable": 1, "no-key": 1, "held": 0} {
+	for would, n := range map[string]int64{"call": 2, "replay": 1, "other-request": 1, "in-doubt": 1, "unavailable": 1, "no-key": 1, "invalid": 1, "held": 0} {
 		if got := d.proxy.Observed()[would]; got != n {
 			t.Errorf("%s=%d, want %d", would, got, n)
 		}

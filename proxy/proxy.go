@@ -178,18 +178,15 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) error {
 		}
 		incoming = r.Header.Get(up.KeyHeader())
 	}
-	named, ok, err := nameOf(r.Header, incoming)
+	k, ok, err := p.keyOf(r.Header, incoming)
 	switch {
+	case err != nil && p.o.Observe:
+		return p.misnamed(w, r, up, t, body, err)
 	case err != nil:
 		return err
+	case ok && p.o.Observe:
+		return p.observe(w, r, up, t, body, k, request)
 	case ok:
-		k, err := p.key(named)
-		if err != nil {
-			return err
-		}
-		if p.o.Observe {
-			return p.observe(w, r, up, t, body, k, request)
-		}
 		return p.fenced(w, r, up, k, request)
 	case p.o.Observe:
 		p.count(w, withoutKey)
@@ -261,8 +258,9 @@ func (p *Proxy) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error)
 	if err := c.SetReadDeadline(time.Now().Add(bodyTime)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return nil, err
 	}
-	body := make([]byte, r.ContentLength)
-	if _, err := io.ReadFull(r.Body, body); err != nil {
+	// It grows as it comes: a length that was only announced costs no memory.
+	body, err := io.ReadAll(io.LimitReader(r.Body, r.ContentLength))
+	if err != nil || int64(len(body)) < r.ContentLength {
 		return nil, refuse(400, "the body did not come whole within %s", bodyTime)
 	}
 	if err := c.SetReadDeadline(time.Time{}); err != nil && !errors.Is(err, http.ErrNotSupported) {
@@ -271,14 +269,21 @@ func (p *Proxy) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error)
 	return body, nil
 }
 
-func (p *Proxy) key(n name) (zabor.Key, error) {
-	k, err := n.key(p.o.Scope)
-	if err == nil && p.o.Check != nil {
+// keyOf is the key that a request names; ok is false where it names none.
+func (p *Proxy) keyOf(h http.Header, incoming string) (k zabor.Key, ok bool, err error) {
+	n, ok, err := nameOf(h, incoming)
+	if err != nil || !ok {
+		return zabor.Key{}, false, err
+	}
+	if k, err = n.key(p.o.Scope); err != nil {
+		return zabor.Key{}, false, err
+	}
+	if p.o.Check != nil {
 		if wrong := p.o.Check(n.scope != "", k); wrong != nil {
-			err = refuse(400, "%s", visible(wrong.Error()))
+			return zabor.Key{}, false, refuse(400, "%s", visible(wrong.Error()))
 		}
 	}
-	return k, err
+	return k, true, nil
 }
 
 // forwarded are the header fields of a caller's that go on to up: all but those
