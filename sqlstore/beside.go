@@ -32,7 +32,7 @@ func noteArgs(k zabor.Key, n zabor.Note) []any {
 
 // Notes lists what was noted on k, oldest first.
 func (s *Store) Notes(ctx context.Context, k zabor.Key) ([]zabor.Note, error) {
-	query := s.dialect.sql("SELECT epoch, at, kind, actor, note FROM zabor_notes WHERE scope = ? AND order_id = ? AND step = ? ORDER BY at, epoch, id")
+	query := s.dialect.sql(notesQuery)
 	var notes []zabor.Note
 	err := s.repeat(ctx, func(ctx context.Context) error {
 		notes = nil
@@ -51,6 +51,8 @@ func (s *Store) Notes(ctx context.Context, k zabor.Key) ([]zabor.Note, error) {
 	}
 	return notes, nil
 }
+
+const notesQuery = "SELECT epoch, at, kind, actor, note FROM zabor_notes WHERE scope = ? AND order_id = ? AND step = ? ORDER BY at, epoch, id"
 
 // Noted gives the key of every note of a kind, in no order. It reads all notes.
 func (s *Store) Noted(ctx context.Context, kind string) iter.Seq2[zabor.Key, error] {

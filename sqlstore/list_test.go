@@ -123,49 +123,71 @@ func TestPlans(t *testing.T) {
 			mustExec(t, s.DB(), "INSERT INTO zabor_fences ("+allColumns+") SELECT scope, "+shift+", step, "+askedColumns+", "+outcomeColumns+", "+timeColumns+" FROM zabor_fences")
 		}
 		fill(t, s, rowOf("shop", "open", "charge", zabor.Captured), rowOf("shop", "open 2", "charge", zabor.Doubt))
-		mustExec(t, s.DB(), map[string]string{"mysql": "ANALYZE TABLE zabor_fences", "postgres": "ANALYZE zabor_fences", "sqlite": "ANALYZE"}[s.Dialect()])
-		after := zabor.Key{Scope: "shop", Order: "3", Step: "charge"}
-		open, openArgs := s.dialect.list(Filter{States: []zabor.State{zabor.Captured, zabor.Doubt, zabor.Pending}, After: after, Limit: 100})
-		page, pageArgs := s.dialect.list(Filter{After: after, Limit: 10})
-		settled, settledArgs := s.dialect.list(Filter{States: []zabor.State{zabor.Settled}, After: after, Limit: 10})
-		now := time.Now().UnixMicro()
-		newest, newestArgs := recent(nil, "refund", Mark{}, 50)
-		older, olderArgs := recent([]zabor.State{zabor.Settled}, "", Mark{Since: time.Now(), Key: after}, 50)
-		longest, longestArgs := s.dialect.oldest(zabor.Held, Mark{Since: time.Now(), Key: after}, 50)
-		ofOrder, ofOrderArgs := ofOrders("3-", 50)
-		byReference, byReferenceArgs := ofReference("pay_1", 50)
-		for _, c := range []struct {
-			name, query string
-			args        []any
-			index       string // one of them
-		}{
-			{"open", open, openArgs, "zabor_fences_open|zabor_fences_recent"},
-			{"settled page", settled, settledArgs, "zabor_fences_open"},
-			{"page", page, pageArgs, map[string]string{"mysql": "PRIMARY", "postgres": "zabor_fences_pkey", "sqlite": "sqlite_autoindex_zabor_fences_1"}[s.Dialect()]},
-			{"control", s.text.control, []any{[]byte("nobody"), []byte(""), "call", int64(3)}, "zabor_fences_control"},
-			{"what changed last", s.dialect.sql(newest), newestArgs, "zabor_fences_recent"},
-			{"what changed before", s.dialect.sql(older), olderArgs, "zabor_fences_recent"},
-			{"what is held longest", longest, longestArgs, "zabor_fences_recent|zabor_fences_open"},
-			{"of an order", s.dialect.sql(ofOrder), ofOrderArgs, "zabor_fences_order"},
-			{"of a reference", s.dialect.sql(byReference), byReferenceArgs, "zabor_fences_reference"},
-			{"of another reference", s.dialect.sql(byReference), byReferenceArgs, "zabor_fences_other"},
-			{"count references", s.dialect.sql(sumReferences), nil, "zabor_fences_reference"},
-			{"count others", s.dialect.sql(sumOthers), nil, "zabor_fences_other"},
-			{"entered", s.dialect.sql(enteredQuery), []any{now, int64(1), "settled", now}, "zabor_fences_recent"},
-			{"noted", s.dialect.sql(notedInQuery), []any{now, int64(1), "doubt", now}, "zabor_notes_recent"},
-			{"count open", s.dialect.sql("SELECT COUNT(*) FROM zabor_fences WHERE " + notClosed + " AND " + ofStep), stepArgs("charge"), "zabor_fences_open|zabor_fences_recent"},
-		} {
-			plan := explain(t, s, c.query, c.args)
-			if !slices.ContainsFunc(strings.Split(c.index, "|"), func(index string) bool { return strings.Contains(plan, index) }) {
-				t.Errorf("%s does not use %s:\n%s", c.name, c.index, plan)
-			}
-			for _, scan := range []string{"Seq Scan", "SCAN zabor_fences\n", " ALL zabor_fences"} {
-				if strings.Contains(plan, scan) {
-					t.Errorf("%s scans the table:\n%s", c.name, plan)
-				}
+		if s.Dialect() == "sqlite" {
+			checkPlans(t, s) // nobody ever analyzes it there
+		}
+		mustExec(t, s.DB(), map[string]string{"mysql": "ANALYZE TABLE zabor_fences", "postgres": "VACUUM ANALYZE zabor_fences", "sqlite": "ANALYZE"}[s.Dialect()])
+		checkPlans(t, s)
+	})
+}
+
+// checkPlans explains what workers and the pages of the dashboard ask for.
+func checkPlans(t *testing.T, s *Store) {
+	t.Helper()
+	after := zabor.Key{Scope: "shop", Order: "3", Step: "charge"}
+	open, openArgs := s.dialect.list(Filter{States: []zabor.State{zabor.Captured, zabor.Doubt, zabor.Pending}, After: after, Limit: 100})
+	page, pageArgs := s.dialect.list(Filter{After: after, Limit: 10})
+	settled, settledArgs := s.dialect.list(Filter{States: []zabor.State{zabor.Settled}, After: after, Limit: 10})
+	now := time.Now().UnixMicro()
+	newest, newestArgs := recent(nil, "refund", Mark{}, 50)
+	older, olderArgs := recent([]zabor.State{zabor.Settled}, "", Mark{Since: time.Now(), Key: after}, 50)
+	longest, longestArgs := s.dialect.oldest(zabor.Held, Mark{Since: time.Now(), Key: after}, 50)
+	ofOrder, ofOrderArgs := ofOrders("3-", 50)
+	byReference, byReferenceArgs := ofReference("pay_1", 50)
+	everywhere, _ := unclosed("")
+	inShop, inShopArgs := unclosed("shop")
+	primary := map[string]string{"mysql": "PRIMARY", "postgres": "zabor_fences_pkey", "sqlite": "sqlite_autoindex_zabor_fences_1"}[s.Dialect()]
+	key := keyArgs(zabor.Key{Scope: "shop", Order: "0", Step: "charge"})
+	for _, c := range []struct {
+		name, query string
+		args        []any
+		index       string // one of them
+	}{
+		{"open", open, openArgs, "zabor_fences_open|zabor_fences_recent"},
+		{"settled page", settled, settledArgs, "zabor_fences_open"},
+		{"page", page, pageArgs, primary},
+		{"one row", s.text.load, key, primary + "|zabor_fences_order"},
+		{"notes of a row", s.dialect.sql(notesQuery), key, "zabor_notes_key"},
+		{"unclosed", s.dialect.sql(everywhere), nil, "zabor_fences_recent|zabor_fences_open"},
+		{"unclosed of a scope", s.dialect.sql(inShop), inShopArgs, "zabor_fences_open|zabor_fences_recent|" + primary},
+		{"count rows", s.dialect.sql(sumRows), nil, "zabor_fences_recent|zabor_fences_open"},
+		{"control", s.text.control, []any{[]byte("nobody"), []byte(""), "call", int64(3)}, "zabor_fences_control"},
+		{"what changed last", s.dialect.sql(newest), newestArgs, "zabor_fences_recent"},
+		{"what changed before", s.dialect.sql(older), olderArgs, "zabor_fences_recent"},
+		{"what is held longest", longest, longestArgs, "zabor_fences_recent|zabor_fences_open"},
+		{"of an order", s.dialect.sql(ofOrder), ofOrderArgs, "zabor_fences_order"},
+		{"of a reference", s.dialect.sql(byReference), byReferenceArgs, "zabor_fences_reference"},
+		{"of another reference", s.dialect.sql(byReference), byReferenceArgs, "zabor_fences_other"},
+		{"count references", s.dialect.sql(sumReferences), nil, "zabor_fences_reference"},
+		{"count others", s.dialect.sql(sumOthers), nil, "zabor_fences_other"},
+		{"entered", s.dialect.sql(enteredQuery), []any{now, int64(1), "settled", now}, "zabor_fences_recent"},
+		{"noted", s.dialect.sql(notedInQuery), []any{now, int64(1), "doubt", now}, "zabor_notes_recent"},
+		{"count open", s.dialect.sql("SELECT COUNT(*) FROM zabor_fences WHERE " + notClosed + " AND " + ofStep), stepArgs("charge"), "zabor_fences_open|zabor_fences_recent"},
+	} {
+		plan := explain(t, s, c.query, c.args)
+		if !slices.ContainsFunc(strings.Split(c.index, "|"), func(index string) bool { return strings.Contains(plan, index) }) {
+			t.Errorf("%s does not use %s:\n%s", c.name, c.index, plan)
+		}
+		scans := []string{"Seq Scan", "SCAN zabor_fences\n", " ALL zabor_fences"}
+		if !strings.HasPrefix(c.name, "count") { // of all rows, from an index alone
+			scans = append(scans, "SCAN zabor_fences USING")
+		}
+		for _, scan := range scans {
+			if strings.Contains(plan, scan) {
+				t.Errorf("%s scans the table:\n%s", c.name, plan)
 			}
 		}
-	})
+	}
 }
 
 // explain is the plan of query, a step a line.

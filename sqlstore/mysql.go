@@ -17,14 +17,15 @@ import (
 
 func mysqlDialect() *dialect {
 	return &dialect{
-		name:     "mysql",
-		now:      "TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))",
-		none:     "x''",
-		recent:   " FORCE INDEX (zabor_fences_recent)",
-		div:      "DIV",
-		greatest: "GREATEST",
-		lock:     " FOR UPDATE",
-		skip:     " FOR UPDATE SKIP LOCKED",
+		name:       "mysql",
+		now:        "TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))",
+		none:       "x''",
+		recent:     " FORCE INDEX (zabor_fences_recent)",
+		references: " FORCE INDEX (zabor_fences_reference)",
+		div:        "DIV",
+		greatest:   "GREATEST",
+		lock:       " FOR UPDATE",
+		skip:       " FOR UPDATE SKIP LOCKED",
 		after: func(k zabor.Key, _ zabor.State) (string, []any) {
 			// MySQL and MariaDB look up no range for (a, b, c) > (x, y, z).
 			scope, order, step := []byte(k.Scope), []byte(k.Order), []byte(k.Step)

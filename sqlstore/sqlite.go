@@ -19,12 +19,13 @@ import (
 
 func sqliteDialect() *dialect {
 	return &dialect{
-		name:     "sqlite",
-		now:      "CAST(ROUND(unixepoch('subsec') * 1000000) AS INTEGER)",
-		none:     "x''",
-		recent:   " INDEXED BY zabor_fences_recent",
-		div:      "/",
-		greatest: "MAX",
+		name:       "sqlite",
+		now:        "CAST(ROUND(unixepoch('subsec') * 1000000) AS INTEGER)",
+		none:       "x''",
+		recent:     " INDEXED BY zabor_fences_recent",
+		references: " INDEXED BY zabor_fences_reference",
+		div:        "/",
+		greatest:   "MAX",
 		after: func(k zabor.Key, _ zabor.State) (string, []any) {
 			return "(scope, order_id, step) > (?, ?, ?)", keyArgs(k)
 		},

@@ -66,17 +66,18 @@ type Store struct {
 
 // dialect is what one database does in its own way.
 type dialect struct {
-	name     string
-	now      string                                                              // microseconds since 1970 by the database's clock, when the statement runs
-	greatest string                                                              // the function that returns the greater of two numbers
-	lock     string                                                              // what makes a SELECT wait for writers; SQLite: the transaction does
-	skip     string                                                              // what makes it lock, and leave out what another has locked; SQLite: it waits for the one writer
-	after    func(k zabor.Key, state zabor.State) (condition string, args []any) // the key is after k; state, where it is not empty, is the state asked for
-	setMeta  string                                                              // what makes an INSERT into zabor_meta overwrite
-	none     string                                                              // the empty binary text
-	div      string                                                              // the operator that divides whole numbers into whole ones
-	recent   string                                                              // behind the table's name: the index of states and times is used, whatever the planner takes the table for
-	numbered bool                                                                // placeholders are $1, $2 … instead of ?
+	name       string
+	now        string                                                              // microseconds since 1970 by the database's clock, when the statement runs
+	greatest   string                                                              // the function that returns the greater of two numbers
+	lock       string                                                              // what makes a SELECT wait for writers; SQLite: the transaction does
+	skip       string                                                              // what makes it lock, and leave out what another has locked; SQLite: it waits for the one writer
+	after      func(k zabor.Key, state zabor.State) (condition string, args []any) // the key is after k; state, where it is not empty, is the state asked for
+	setMeta    string                                                              // what makes an INSERT into zabor_meta overwrite
+	none       string                                                              // the empty binary text
+	div        string                                                              // the operator that divides whole numbers into whole ones
+	references string                                                              // behind the table's name: the index of references is used
+	recent     string                                                              // behind the table's name: the index of states and times is used, whatever the planner takes the table for
+	numbered   bool                                                                // placeholders are $1, $2 … instead of ?
 
 	judge    func(error) fault                    // by the driver's code
 	mistaken func(context.Context, *sql.Tx) error // what is wrong with the statement before although it ran; nil: that cannot be
