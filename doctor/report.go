@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode"
 
 	"zabor/internal/app"
 	"zabor/internal/config"
@@ -68,7 +69,7 @@ func (r Report) Text(w io.Writer, fixes bool) error {
 		}
 		fmt.Fprintf(&b, "%s: %s %s: %s\n", place, f.Severity, f.Code, rule(f.Code).Name)
 		if f.Excerpt != "" {
-			fmt.Fprintf(&b, "  %5d | %s\n", f.Line, strings.TrimRight(f.Excerpt, " \t"))
+			fmt.Fprintf(&b, "  %5d | %s\n", f.Line, cut(strings.TrimRight(f.Excerpt, " \t")))
 		}
 		fmt.Fprintf(&b, "  %s\n", f.Found)
 		if fixes {
@@ -84,8 +85,32 @@ func (r Report) Text(w io.Writer, fixes bool) error {
 	if len(r.Findings) > 0 && !fixes {
 		b.WriteString("--fix-hint adds what to write; docs/doctor.md has each code with an example\n")
 	}
-	_, err := io.WriteString(w, b.String())
+	_, err := io.WriteString(w, visible(b.String()))
 	return err
+}
+
+// longestLine is how much of a source line a person is shown, in characters.
+const longestLine = 240
+
+func cut(line string) string {
+	if r := []rune(line); len(r) > longestLine {
+		return string(r[:longestLine]) + "…"
+	}
+	return line
+}
+
+// visible is text for a terminal: what the examined files bring must neither move
+// its cursor nor turn the direction of writing.
+func visible(text string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || unicode.IsPrint(r):
+			return r
+		case r == '\t':
+			return ' '
+		}
+		return '\ufffd'
+	}, text)
 }
 
 // Values are the settings of a project that the rules rest on.

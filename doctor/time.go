@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,8 +17,20 @@ func unread(c *check) {
 		if fix == "" {
 			fix = "nothing of it was judged: look at it with your own eyes, or rewrite the line in older syntax"
 		}
-		c.at(app.Origin{File: n.File, Line: n.Line}, fix, "%s", n.What)
+		severity := c.rule.Severity
+		if configures(n.File) {
+			severity = Warning
+		}
+		c.add(severity, app.Origin{File: n.File, Line: n.Line}, fix, "%s", n.What)
 	}
+}
+
+// configures reports whether settings that rules rest on are in a file: where it is
+// not understood, they were taken for not set.
+func configures(file string) bool {
+	base := path.Base(file)
+	return strings.HasPrefix(base, ".env") || strings.HasPrefix(file, "config/") || strings.HasPrefix(file, "bootstrap/cache/") ||
+		slices.Contains([]string{".yaml", ".yml", ".conf", ".ini", ".service"}, path.Ext(base))
 }
 
 // setting is the line to write so that v is n: of the environment variable that it
