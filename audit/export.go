@@ -386,7 +386,9 @@ func amount(text, currency string, minor bool) (zabor.Money, error) {
 	var err error
 	if minor {
 		m.Currency = currency
-		m.Minor, err = strconv.ParseInt(digits, 10, 64)
+		if m.Minor, err = strconv.ParseInt(digits, 10, 64); err != nil {
+			return m, fmt.Errorf("amount %q is no whole number of minor units", text)
+		}
 	} else {
 		whole, fraction, comma := strings.Cut(digits, ",")
 		switch {

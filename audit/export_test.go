@@ -97,6 +97,7 @@ func TestColumns(t *testing.T) {
 		{"reference missing", "reference=Txn,order=O", "Txn,O\n,1\n", "", "export:2: no reference"},
 		{"amount unreadable", "reference=Txn,amount=A,currency=C", "Txn,A,C\nx,19.99.9,EUR\n", "", "export:2: amount"},
 		{"thousands or a fraction", "reference=Txn,amount=A,currency=C", "Txn,A,C\nx,\"1,234\",EUR\n", "", "thousands or a fraction"},
+		{"minor units with a point", "reference=Txn,minor=A,currency=C", "Txn,A,C\nx,19.99,EUR\n", "", "export:2: amount \"19.99\" is no whole number"},
 		{"too many decimals", "reference=Txn,amount=A,currency=C", "Txn,A,C\nx,1.5,JPY\n", "", "more decimals"},
 		{"currency unknown", "reference=Txn,amount=A,currency=C", "Txn,A,C\nx,1.5,XXQ\n", "", "ISO 4217"},
 		{"time unreadable", "reference=Txn,at=T", "Txn,T\nx,yesterday\n", "", `time "yesterday"`},

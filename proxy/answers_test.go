@@ -2,8 +2,10 @@ package proxy_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -447,6 +449,77 @@ func TestRedaction(t *testing.T) {
 	if want := strings.Replace(first.body, `"1001"`, `"[redacted]"`, 1); again.body != want || want == first.body {
 		t.Errorf("got %s\nwant %s", again.body, want)
 	}
+}
+
+// A card's number and code go to the provider, and nowhere else: the table has
+// neither, whether the row is open or closed and whatever the provider answers.
+func TestACardIsNotKept(t *testing.T) {
+	t.Parallel()
+	const number, code = "4242424242424242", "73519"
+	calls := make(chan string, 2)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		calls <- string(body)
+		if strings.Contains(string(body), "doubt") {
+			w.WriteHeader(500)
+		}
+		fmt.Fprintf(w, `{"id":"pay_1","status":"paid","amount":1999,"currency":"EUR","card":{"number":"%s","cvc":"%s"}}`, number, code)
+	}))
+	defer server.Close()
+	d := open(t, settings{upstream: server.URL})
+	for order, want := range map[string]int{"paid": 200, "doubt": 503} {
+		body := fmt.Sprintf(`{"amount":1999,"currency":"EUR","order":%q,"card":{"number":"4242 4242 4242 4242","cvc":%q}}`, order, code)
+		for range 2 {
+			if a := d.do("POST", "/acquirer/payments", body, fenced(order, "charge")...); a.status != want {
+				t.Errorf("%s: %s, want %d", order, a, want)
+			}
+		}
+		if got := <-calls; got != body {
+			t.Errorf("the provider got %s", got)
+		}
+	}
+	for _, table := range []string{"zabor_fences", "zabor_notes"} {
+		text := d.dump(table)
+		if !strings.Contains(text, "paid") && table == "zabor_fences" {
+			t.Fatalf("%s has no row of the order: %s", table, text)
+		}
+		for _, secret := range []string{number, "4242 4242", code} {
+			if strings.Contains(text, secret) {
+				t.Errorf("%s has %s: %s", table, secret, text)
+			}
+		}
+	}
+}
+
+// dump is all that is in a table.
+func (d *door) dump(table string) string {
+	d.t.Helper()
+	rows, err := d.store.DB().QueryContext(d.t.Context(), "SELECT * FROM "+table)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	defer rows.Close()
+	columns, err := rows.Columns()
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	var all strings.Builder
+	for rows.Next() {
+		values, into := make([]sql.RawBytes, len(columns)), make([]any, len(columns))
+		for i := range values {
+			into[i] = &values[i]
+		}
+		if err := rows.Scan(into...); err != nil {
+			d.t.Fatal(err)
+		}
+		for _, v := range values {
+			all.Write(append(v, ' '))
+		}
+	}
+	if err := rows.Err(); err != nil {
+		d.t.Fatal(err)
+	}
+	return all.String()
 }
 
 // A call in doubt is decided by the same frozen request, with its header fields,
