@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -337,6 +338,34 @@ func TestTwoReferencesAreBothKept(t *testing.T) {
 		}
 		if again := w.row(e.Key); again.Claim != got.Claim {
 			t.Errorf("the row was written again: %v, was %v", again.Claim, got.Claim)
+		}
+	})
+}
+
+// The row has room for two; a third one is told of and noted.
+func TestAThirdReferenceIsNotLost(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *sqlstore.Store) {
+		w := newWorld(t, s)
+		e := effect("1001")
+		_, err := w.fence.Do(t.Context(), e, func(context.Context, zabor.Row) zabor.Outcome {
+			w.swap(w.row(e.Key), func(r *zabor.Row) {
+				r.State, r.Reference, r.OtherReference = zabor.Settled, "pay_8", "pay_9"
+			})
+			return done
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		notes, err := s.Notes(t.Context(), e.Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		noted := slices.ContainsFunc(notes, func(n zabor.Note) bool { return strings.Contains(n.Text, "pay_1") })
+		if _, critical := w.alerted("two-references"); critical != 1 || !noted {
+			t.Errorf("%d critical alerts, notes %+v; want one, and pay_1 in a note", critical, notes)
+		}
+		if row := w.row(e.Key); row.State != zabor.Settled || row.Reference != "pay_8" || row.OtherReference != "pay_9" {
+			t.Errorf("%s %q %q, want the two as they were", row.State, row.Reference, row.OtherReference)
 		}
 	})
 }

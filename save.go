@@ -96,9 +96,17 @@ func (f *Fence) saveReference(ctx context.Context, row Row, o Outcome, basis Bas
 		}
 		next := adopt(row, o)
 		next.Basis = basis
-		written, err := f.swap(ctx, row, next, Write{})
+		w := Write{}
+		third := row.OtherReference != "" && o.Reference != row.Reference && o.Reference != row.OtherReference
+		if third { // the row has no place for it
+			w.Note = &Note{Epoch: next.Claim.Epoch, Kind: evidence, Text: "yet another reference: " + o.Reference}
+		}
+		written, err := f.swap(ctx, row, next, w)
 		if err == nil {
 			f.alertSaved(row, written)
+			if third {
+				f.alert(written, Critical, "two-references", fmt.Sprintf("yet another reference, %s, beside %s and %s: money may have moved three times", o.Reference, row.Reference, row.OtherReference))
+			}
 			return written, nil
 		}
 		if !errors.Is(err, ErrStale) {
