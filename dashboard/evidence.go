@@ -80,8 +80,10 @@ func plain(name string) string {
 	if i := strings.LastIndexAny(name, ".["); i >= 0 {
 		name = name[i+1:]
 	}
-	return strings.NewReplacer("_", "", "-", "", "]", "").Replace(strings.ToLower(name))
+	return withoutSigns.Replace(strings.ToLower(name))
 }
+
+var withoutSigns = strings.NewReplacer("_", "", "-", "", "]", "")
 
 // secret reports whether what is in a field of this name is shown to nobody.
 func secret(name string) bool {

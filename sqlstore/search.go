@@ -33,9 +33,10 @@ func (s *Store) Recent(ctx context.Context, states []zabor.State, step string, a
 	return s.outlines(ctx, query, args...)
 }
 
-// newestFirst is walked backwards in the index of states, which has the key at its
-// end only in MySQL; elsewhere rows of one moment are sorted.
-const newestFirst = " ORDER BY state_since DESC, scope DESC, order_id DESC, step DESC LIMIT ?"
+// newestFirst is walked backwards in the index of states: its own columns, and what
+// InnoDB has at the end of every index. In any other order MariaDB would sort all
+// rows of a state; other databases sort those of one moment.
+const newestFirst = " ORDER BY state_since DESC, step DESC, scope DESC, order_id DESC LIMIT ?"
 
 func recent(states []zabor.State, step string, after Mark, limit int64) (query string, args []any) {
 	if len(states) == 0 {
@@ -47,9 +48,9 @@ func recent(states []zabor.State, step string, after Mark, limit int64) (query s
 		args = append(args, string(state))
 		if !after.Since.IsZero() {
 			// The range first: an index follows it.
-			where += " AND state_since <= ? AND (state_since < ? OR scope < ? OR (scope = ? AND (order_id < ? OR (order_id = ? AND step < ?))))"
+			where += " AND state_since <= ? AND (state_since < ? OR step < ? OR (step = ? AND (scope < ? OR (scope = ? AND order_id < ?))))"
 			since, key := after.Since.UnixMicro(), keyArgs(after.Key)
-			args = append(args, since, since, key[0], key[0], key[1], key[1], key[2])
+			args = append(args, since, since, key[2], key[2], key[0], key[0], key[1])
 		}
 		if step != "" {
 			where += " AND " + ofStep
@@ -75,11 +76,11 @@ func (s *Store) Oldest(ctx context.Context, state zabor.State, after Mark, limit
 func (d *dialect) oldest(state zabor.State, after Mark, limit int64) (query string, args []any) {
 	where, args := " WHERE state = ?", []any{string(state)}
 	if !after.Since.IsZero() {
-		where += " AND state_since >= ? AND (state_since > ? OR scope > ? OR (scope = ? AND (order_id > ? OR (order_id = ? AND step > ?))))"
+		where += " AND state_since >= ? AND (state_since > ? OR step > ? OR (step = ? AND (scope > ? OR (scope = ? AND order_id > ?))))"
 		since, key := after.Since.UnixMicro(), keyArgs(after.Key)
-		args = append(args, since, since, key[0], key[0], key[1], key[1], key[2])
+		args = append(args, since, since, key[2], key[2], key[0], key[0], key[1])
 	}
-	return d.sql(selectRow + "{recent}" + where + " ORDER BY state_since, scope, order_id, step LIMIT ?"), append(args, limit)
+	return d.sql(selectRow + "{recent}" + where + " ORDER BY state_since, step, scope, order_id LIMIT ?"), append(args, limit)
 }
 
 // OfOrders lists outlines of the rows of all orders whose id begins with prefix,
