@@ -85,6 +85,7 @@ func TestExports(t *testing.T) {
 // Columns of any file, and what is wrong with one. A line that cannot be read ends
 // the audit: without it, it would say that all is well.
 func TestColumns(t *testing.T) {
+	long := strings.Repeat("1", 10_000)
 	for _, tt := range []struct{ name, columns, text, want, err string }{
 		{"mapped", "reference=Txn,amount=Sum,currency=Cur,order=Ref,status=State:ok|done", "Txn;Sum;Cur;Ref;State\nA;19,99;EUR;1;OK\nB;1;EUR;2;failed\n", "2: A alias= order=1 step= 1999 EUR ", ""},
 		{"minor units", "reference=/txn,minor=/sum,currency=/cur,order=/o/id", `{"txn":"A","sum":1999,"cur":"EUR","o":{"id":7}}`, "1: A alias= order=7 step= 1999 EUR ", ""},
@@ -109,9 +110,9 @@ func TestColumns(t *testing.T) {
 		{"columns that say nothing are missing", "reference=Txn", "Txn,S\nx\n", "2: x alias= order= step= 0  ", ""},
 		{"a title twice", "reference=Txn,amount=A,currency=C", "Txn,A,A,C\nx,1,2,EUR\n", "", "two columns are called A"},
 		{"an unused title twice", "reference=Txn", "Txn,A,A\nx,1,2\n", "2: x alias= order= step= 0  ", ""},
-		{"a quote without an end", "reference=Txn,order=O", "Txn,O\nx,\"" + strings.Repeat("1\n", maxRecord/2+1<<16), "", "quote never closed"},
+		{"a quote without an end", "reference=Txn,order=O", "Txn,O\nx,\"" + strings.Repeat(long+"\n", maxRecord/len(long)+10), "", "quote never closed"},
 		{"a line without an end", "reference=/id", `{"id":"` + strings.Repeat("1", maxRecord+1<<17), "", "longer than"},
-		{"much that is passed over", "reference=Txn,status=S:ok", "Txn,S\n" + strings.Repeat("x,no\n", maxRecord/5+1<<16) + "y,ok\n", "line", ""},
+		{"much that is passed over", "reference=Txn,status=S:ok", "Txn,S,X\n" + strings.Repeat("x,no,"+long+"\n", maxRecord/len(long)+10) + "y,ok,\n", "line", ""},
 		{"a cut quote", "reference=Txn,order=O", "Txn,O\nx,\"1\ny,2\n", "", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

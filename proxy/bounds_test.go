@@ -93,6 +93,7 @@ func TestSlowCallers(t *testing.T) {
 				status := 0
 				if resp, err := http.ReadResponse(bufio.NewReader(mine), nil); err == nil {
 					status = resp.StatusCode
+					resp.Body.Close()
 				}
 				if took := time.Since(start).Round(time.Second); took != tt.after || status != tt.status {
 					t.Errorf("%d after %s, want %d after %s", status, took, tt.status, tt.after)
