@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build test model mutants soak bench cover lint fmt
+.PHONY: help build dist test model mutants soak bench cover lint fmt
 
 GO       ?= go
 FUZZTIME ?= 10m
@@ -16,6 +16,9 @@ help: ## this list
 
 build: ## bin/zabor, one static program
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o bin/zabor ./cmd/zabor
+
+dist: ## dist/: tarballs and Debian packages for amd64 and arm64, with checksums; two runs on a commit give the same bytes
+	@GO="$(GO)" scripts/dist.sh
 
 test: ## all tests, with the race detector, on real servers; installs them where they are missing
 	@scripts/install-test-packages.sh

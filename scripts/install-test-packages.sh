@@ -13,6 +13,7 @@ packages='
 	chromium
 	php-curl php-guzzlehttp-guzzle php-illuminate-http php-symfony-http-client
 	nodejs
+	mandoc
 	spin'
 
 say() { echo "install-test-packages: $*" >&2; }

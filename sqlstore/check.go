@@ -76,6 +76,10 @@ func (s *Store) Check(ctx context.Context) error {
 	return errors.Join(found...)
 }
 
+// Exists reports a file of SQLite that is not there, as a [*Problem] that is
+// [ErrNotMigrated], and a server that cannot be reached. It asks nothing else.
+func (s *Store) Exists(ctx context.Context) error { return s.reachable(ctx) }
+
 func (s *Store) reachable(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.lockWait+tryMargin)
 	defer cancel()

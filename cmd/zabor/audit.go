@@ -297,7 +297,7 @@ func (a *auditor) fill(ctx context.Context, ledger *audit.Ledger) (audit.Total, 
 		}
 	}
 	if a.app != nil {
-		if err := ledger.AddPayments(ctx, withOrder(payments(ctx, a.app.DB(), a.c.PaymentsQuery)), seen("payments")); err != nil {
+		if err := ledger.AddPayments(ctx, withOrder(payments(ctx, a.app, a.c.PaymentsQuery, true)), seen("payments")); err != nil {
 			return audit.Total{}, usage(err, "the query must give a column order, and may give step, reference, amount or major, currency")
 		}
 	}
@@ -403,19 +403,25 @@ func (a *auditor) recent(all iter.Seq2[audit.Success, error]) iter.Seq2[audit.Su
 	}
 }
 
-// payments runs the application's query.
-func payments(ctx context.Context, db *sql.DB, query string) iter.Seq2[audit.Payment, error] {
+// payments runs the application's query, in a transaction that can write nothing:
+// what is typed may be any statement. With orders, a query without a column for
+// them is refused before its first row.
+func payments(ctx context.Context, store *sqlstore.Store, query string, orders bool) iter.Seq2[audit.Payment, error] {
 	return func(yield func(audit.Payment, error) bool) {
 		fail := func(err error) { yield(audit.Payment{}, fmt.Errorf("--payments-query: %w", err)) }
-		rows, err := db.QueryContext(ctx, query)
+		rows, done, err := store.Read(ctx, query)
 		if err != nil {
 			fail(err)
 			return
 		}
-		defer rows.Close()
+		defer done()
 		names, err := rows.Columns()
 		if err != nil {
 			fail(err)
+			return
+		}
+		if orders && !slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(name, "order") || strings.EqualFold(name, "order_id") }) {
+			fail(fmt.Errorf("it gives %s, and no column order or order_id", cmp.Or(strings.Join(names, ", "), "no columns")))
 			return
 		}
 		values := make([]sql.NullString, len(names))

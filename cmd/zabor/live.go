@@ -49,8 +49,9 @@ type liveChecks struct {
 	list  []liveCheck
 }
 
+// add adds a check; an error of several lines becomes one.
 func (l *liveChecks) add(status liveStatus, what, found, fix string) {
-	l.list = append(l.list, liveCheck{status, what, found, fix})
+	l.list = append(l.list, liveCheck{status, what, strings.Join(strings.Fields(found), " "), fix})
 }
 
 // failed adds an error of a start's check, which knows whether a server was away.
@@ -70,6 +71,12 @@ func (l *liveChecks) failed(what string, err error) {
 // live asks all servers of file.
 func (p *program) live(file *config.Config, store *sqlstore.Store, queues []queue, providers map[string]*provider.Provider) ([]liveCheck, error) {
 	l := &liveChecks{program: p, file: file, store: store}
+	// A file that is not there yet is no server that is away; nothing that is kept
+	// in it can be asked.
+	if missing, ok := errors.AsType[*sqlstore.Problem](store.Exists(p.ctx)); ok {
+		l.add(liveWrong, "fence", missing.Found, missing.Fix+"; the rest is asked then")
+		return l.list, nil
+	}
 	if err := l.servers(); err != nil {
 		return nil, err
 	}

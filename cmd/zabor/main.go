@@ -7,10 +7,18 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/redis/go-redis/v9"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	redis.SetLogger(quiet{}) // what it says comes back as an error too
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
+
+// quiet is a logger of nothing.
+type quiet struct{}
+
+func (quiet) Printf(context.Context, string, ...any) {}

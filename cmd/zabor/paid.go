@@ -125,7 +125,7 @@ func (p *paidImport) read(ctx context.Context, c *importCommand, exports []audit
 		if err != nil {
 			return err
 		}
-		entries := converted(payments(ctx, application.DB(), c.PaymentsQuery), func(one audit.Payment) audit.Evidence {
+		entries := converted(payments(ctx, application, c.PaymentsQuery, len(exports) == 0), func(one audit.Payment) audit.Evidence {
 			return audit.Evidence{Key: zabor.Key{Scope: one.Scope, Order: one.Order, Step: one.Step}, Reference: one.Reference, Amount: one.Amount, Place: one.Place}
 		})
 		if err := add("--payments-query", entries, "the query must give a column order, and may give scope, step, reference, amount or major, currency"); err != nil {

@@ -220,13 +220,7 @@ func coloured(p *program) bool {
 	return ok && term.IsTerminal(int(f.Fd())) && os.Getenv("NO_COLOR") == ""
 }
 
-// quiet is a logger of nothing.
-type quiet struct{}
-
-func (quiet) Printf(context.Context, string, ...any) {}
-
 func (c *proveCommand) soak(p *program, place *prove.Place) error {
-	redis.SetLogger(quiet{}) // whose server is killed on purpose
 	kills := cmp.Or(c.Kills, 100)
 	say := progress(p)
 	start := time.Now()

@@ -52,6 +52,7 @@ type cli struct {
 	Complete  completeCommand  `cmd:"" name:"completion" help:"A script that completes commands and flags in a shell."`
 
 	ProveWorker proveWorkerCommand `cmd:"" hidden:""`
+	Manual      manualCommand      `cmd:"" hidden:"" help:"Write the manual's pages, as Markdown."`
 }
 
 // program is what every command is given.

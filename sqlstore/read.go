@@ -1,0 +1,49 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+)
+
+// Read runs a query of a person's, of which nobody knows what it does, so that it
+// can write nothing: in a read-only transaction, whatever the statement is. The
+// caller reads the rows and calls done, which ends both.
+func (s *Store) Read(ctx context.Context, query string) (rows *sql.Rows, done func(), err error) {
+	conn, err := s.db.Conn(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	sqlite := s.Dialect() == "sqlite" // whose driver takes no notice of ReadOnly
+	leave := func() {
+		if sqlite {
+			if _, err := conn.ExecContext(context.WithoutCancel(ctx), "PRAGMA query_only = 0"); err != nil {
+				_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // nobody else is given it
+			}
+		}
+		_ = conn.Close() // it goes back to the pool
+	}
+	if sqlite {
+		if _, err := conn.ExecContext(ctx, "PRAGMA query_only = 1"); err != nil {
+			leave()
+			return nil, nil, err
+		}
+	}
+	tx, err := conn.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		leave()
+		return nil, nil, err
+	}
+	end := func() {
+		_ = tx.Rollback() // nothing was written
+		leave()
+	}
+	if rows, err = tx.QueryContext(ctx, query); err != nil {
+		end()
+		return nil, nil, err
+	}
+	return rows, func() {
+		_ = rows.Close() // its error was told while it was read
+		end()
+	}, nil
+}
