@@ -409,7 +409,7 @@ func (a *auditor) recent(all iter.Seq2[audit.Success, error]) iter.Seq2[audit.Su
 func payments(ctx context.Context, store *sqlstore.Store, query string, orders bool) iter.Seq2[audit.Payment, error] {
 	return func(yield func(audit.Payment, error) bool) {
 		fail := func(err error) { yield(audit.Payment{}, fmt.Errorf("--payments-query: %w", err)) }
-		rows, done, err := store.Read(ctx, query)
+		rows, done, err := store.Read(ctx, query) //nolint:sqlclosecheck // done closes them
 		if err != nil {
 			fail(err)
 			return
@@ -421,7 +421,7 @@ func payments(ctx context.Context, store *sqlstore.Store, query string, orders b
 			return
 		}
 		if orders && !slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(name, "order") || strings.EqualFold(name, "order_id") }) {
-			fail(fmt.Errorf("it gives %s, and no column order or order_id", cmp.Or(strings.Join(names, ", "), "no columns")))
+			fail(fmt.Errorf("it gives column %s, and none named order or order_id", strings.Join(names, ", ")))
 			return
 		}
 		values := make([]sql.NullString, len(names))
