@@ -48,8 +48,9 @@ func (k *kept[T]) get(ctx context.Context, read func(context.Context) (T, error)
 	for {
 		k.mu.Lock()
 		if time.Now().Before(k.until) {
-			defer k.mu.Unlock()
-			return k.value, k.at, nil
+			value, at := k.value, k.at
+			k.mu.Unlock()
+			return value, at, nil
 		}
 		if k.reading == nil {
 			k.begin(context.WithoutCancel(ctx), read)
@@ -59,9 +60,7 @@ func (k *kept[T]) get(ctx context.Context, read func(context.Context) (T, error)
 
 		var enough <-chan time.Time
 		if !at.IsZero() && time.Since(at) < oldest {
-			timer := time.NewTimer(patience)
-			defer timer.Stop()
-			enough = timer.C
+			enough = time.After(patience)
 		}
 		select {
 		case <-enough:
