@@ -30,12 +30,15 @@ archive() {
 
 # manual PROGRAM FOLDER: man pages and completions, made by a program that runs here.
 manual() {
-	local program=$1 folder=$2 page
+	local program=$1 folder=$2 page roff
+	roff=$(mktemp)
+	$GO build -modfile=tools/go.mod -o "$roff" github.com/cpuguy83/go-md2man/v2
 	"$program" manual --date "$(date -u -d "@$SOURCE_DATE_EPOCH" +%F)" "$folder"
 	for page in "$folder"/*.md; do
-		$GO tool -modfile=tools/go.mod go-md2man -in "$page" -out "${page%.md}"
+		"$roff" -in "$page" -out "${page%.md}"
 		rm "$page"
 	done
+	rm "$roff"
 	"$program" completion bash >"$folder/zabor.bash"
 	"$program" completion zsh >"$folder/_zabor"
 	"$program" completion fish >"$folder/zabor.fish"

@@ -14,17 +14,26 @@ func (s *Store) Read(ctx context.Context, query string) (rows *sql.Rows, done fu
 	if err != nil {
 		return nil, nil, err
 	}
-	sqlite := s.Dialect() == "sqlite" // whose driver takes no notice of ReadOnly
+	// SQLite's driver takes no notice of ReadOnly; MySQL and MariaDB end a
+	// transaction before a statement such as DROP TABLE, so that the session must
+	// be one that only reads.
+	only, again := "", ""
+	switch s.Dialect() {
+	case "sqlite":
+		only, again = "PRAGMA query_only = 1", "PRAGMA query_only = 0"
+	case "mysql":
+		only, again = "SET SESSION TRANSACTION READ ONLY", "SET SESSION TRANSACTION READ WRITE"
+	}
 	leave := func() {
-		if sqlite {
-			if _, err := conn.ExecContext(context.WithoutCancel(ctx), "PRAGMA query_only = 0"); err != nil {
+		if again != "" {
+			if _, err := conn.ExecContext(context.WithoutCancel(ctx), again); err != nil {
 				_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // nobody else is given it
 			}
 		}
 		_ = conn.Close() // it goes back to the pool
 	}
-	if sqlite {
-		if _, err := conn.ExecContext(ctx, "PRAGMA query_only = 1"); err != nil {
+	if only != "" {
+		if _, err := conn.ExecContext(ctx, only); err != nil {
 			leave()
 			return nil, nil, err
 		}

@@ -136,7 +136,7 @@ func installPackage(t *testing.T, deb string) {
 		t.Fatal(err)
 	}
 	ids := regexp.MustCompile(`(?m)^zabor:[^:]*:(\d+):(\d+):.*:/var/lib/zabor:/usr/sbin/nologin$`).FindStringSubmatch(string(passwd))
-	if ids == nil || strings.Count(string(passwd), "zabor:") != 1 {
+	if ids == nil || strings.Count(string(passwd), "\nzabor:") != 1 {
 		t.Fatalf("the user is\n%s", passwd)
 	}
 	for path, want := range map[string]string{"etc/zabor": "750 0:" + ids[2], "etc/zabor/zabor.env": "640 0:" + ids[2], "var/lib/zabor": "700 " + ids[1] + ":" + ids[2]} {
