@@ -525,7 +525,11 @@ func (a *auditor) messages(ctx context.Context) iter.Seq2[audit.Message, error] 
 			}
 		}
 		for m, err := range f.keyed(ctx) {
-			if !yield(audit.Message{Key: m.key, Queue: m.in.queue, ID: m.id, Failed: true}, err) || err != nil {
+			if err != nil {
+				yield(audit.Message{}, err)
+				return
+			}
+			if !yield(audit.Message{Key: m.key, Queue: m.in.queue, ID: m.id, Failed: true}, nil) {
 				return
 			}
 		}

@@ -71,7 +71,7 @@ func panels(t *testing.T) map[string]string {
 func documented(t *testing.T) map[string][]string {
 	t.Helper()
 	known := map[string][]string{}
-	line := regexp.MustCompile("(?m)^\\| (`zabor_[^|]*) \\| ([a-z, ]*) \\|")
+	line := regexp.MustCompile("(?m)^\\| (`zabor_[^|]*) \\|([a-z, ]*)\\|")
 	for _, found := range line.FindAllStringSubmatch(string(read(t, "docs/metrics.md")), -1) {
 		for _, name := range regexp.MustCompile(`zabor_[a-z_]+`).FindAllString(found[1], -1) {
 			known[name] = strings.FieldsFunc(found[2], func(r rune) bool { return r == ' ' || r == ',' })
