@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build dist test model mutants soak bench cover lint fmt
+.PHONY: help build dist test model rules mutants soak bench cover lint fmt
 
 GO       ?= go
 FUZZTIME ?= 10m
@@ -27,6 +27,9 @@ test: ## all tests, with the race detector, on real servers; installs them where
 model: ## the protocol's model and its mutants; one to two minutes
 	@scripts/install-test-packages.sh
 	@docs/model/check.sh
+
+rules: ## the alerts and pictures of contrib/, by Prometheus's own parser and engine
+	@$(GO) -C tools/rules test ./...
 
 mutants: ## takes one guard away at a time; the test that is there for it must fail; about ten minutes
 	@scripts/install-test-packages.sh
