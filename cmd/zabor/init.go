@@ -388,7 +388,7 @@ func (w *initWriter) steps() {
 		w.line("", "# No job or handler was found that calls a payment provider. A step looks like the ones in zabor.example.yaml.")
 		return
 	}
-	w.line("", "# Found: messages whose handling calls a payment provider. Complete a step, take the # away, and let the")
+	w.line("", "# Found: messages whose handling calls a payment provider. Complete a step, take \"# \" away (the space too), and let the")
 	w.line("", "# application's handler no longer call the provider.")
 	var names, used []string
 	var steps strings.Builder
@@ -430,13 +430,13 @@ func (w *initWriter) steps() {
 				}
 			}
 		}
-		fmt.Fprintf(&steps, "#     order: %s\n#     amount: %s          # minor units; a decimal: {major: …}\n#     currency: EUR\n#     provider: %s\n#     request: {path: /…, json: {amount: \"{{minor}}\"}}\n", order, amount, name)
+		fmt.Fprintf(&steps, "#     order: %s\n#     amount: %s          # minor units; a decimal: {major: …}\n#     currency: EUR\n#     provider: %s\n#     request: {path: /…, json: {amount: \"{{minor}}\", order: \"{{order}}\"}}\n#     # settled: \"INSERT INTO …\"    # what the handler noted of a payment; :order, :reference, :amount\n", order, amount, name)
 	}
 	w.line("", "# providers:")
 	for _, both := range names {
 		name, profile, _ := strings.Cut(both, " ")
 		if profile == "custom" {
-			w.line("", "#   %s: {profile: custom, base_url: https://…}    # zabor.example.yaml has its keys", name)
+			w.line("", "#   %s: {profile: custom, base_url: https://…, reference: /…, settled: {pointer: /…, values: […]}}    # key, lookup, declined, timeout: docs/providers.md", name)
 		} else {
 			w.line("", "#   %s: {profile: %s, secret: \"${%s_SECRET}\"}", name, profile, strings.ToUpper(name))
 		}
