@@ -175,7 +175,7 @@ func refusal(format string, args ...any) error {
 // by d; nil: the person has looked, and late enough.
 func provenNotDone(row Row, d Decision) error {
 	if !d.CheckedProvider {
-		return refusal("a call may have been made: look order %s up at %s, by the key %s, and say that you did", row.Order, row.Provider, row.ProviderKey)
+		return refusal("a call may have been made: look order %s up at %s, by the key %s and by number, amount and time, and say that you did", row.Order, row.Provider, row.ProviderKey)
 	}
 	if late := row.SendUntil.Add(row.AbsentAfter); row.ReadAt.Before(late) {
 		return refusal("too early: a request may still be on its way until %s", late.Format("2006-01-02 15:04:05Z"))

@@ -217,7 +217,7 @@ func answerText(row zabor.Row) string {
 func nextStep(row zabor.Row) string {
 	switch row.State {
 	case zabor.Held:
-		return fmt.Sprintf("look order %s up at %s, by the key %s; then \"zabor fence settle %s %s REFERENCE --reason TEXT\", or decline, or release", row.Order, row.Provider, row.ProviderKey, row.Order, row.Step)
+		return fmt.Sprintf("look order %s up at %s, by the key %s and by number, amount and time, since the call of a worker that is not zabor's had another key; then \"zabor fence settle %s %s REFERENCE --reason TEXT\", or decline, or release", row.Order, row.Provider, row.ProviderKey, row.Order, row.Step)
 	case zabor.Doubt:
 		return "a running worker looks it up at the provider; what cannot be decided is held for a person"
 	}
