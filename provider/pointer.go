@@ -20,6 +20,9 @@ var unescapePointer = strings.NewReplacer("~1", "/", "~0", "~")
 // parsePointer reads a pointer to something inside a document, so one that is
 // not empty.
 func parsePointer(text string) (pointer, error) {
+	if text == "" {
+		return nil, errors.New("is not set; it is a JSON pointer into the answer, such as /data/0/id")
+	}
 	if !strings.HasPrefix(text, "/") {
 		return nil, fmt.Errorf("%q is not a JSON pointer; it begins with a slash, such as /data/0/id", text)
 	}

@@ -43,7 +43,10 @@ func (p *program) load() (*config.Config, error) {
 	}
 	c, err := config.Load(path, env)
 	if err != nil {
-		return nil, usage(err, "nothing was started; \"zabor config check\" shows the same findings")
+		if _, gone := os.Stat(path); errors.Is(gone, fs.ErrNotExist) {
+			return nil, usage(err, "\"zabor init APPLICATION > zabor.yaml\" makes one; -c FILE and ZABOR_CONFIG name another")
+		}
+		return nil, usage(err, "nothing was started; zabor.example.yaml has every key, and docs/providers.md says what a provider needs")
 	}
 	return c, nil
 }
