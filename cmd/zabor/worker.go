@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"runtime"
 	"slices"
@@ -75,7 +76,7 @@ func (c *workerCommand) Run(p *program) error {
 	stopping := context.AfterFunc(p.ctx, func() { p.log.Info("stopping: what is under way is finished", "seconds_at_most", secondsToStop(file)) })
 	defer stopping()
 	if c.Drain {
-		err = drained(ctx, file, store, w.Queues)
+		err = drained(ctx, p.log, file, store, w.Queues)
 		cancel()
 	}
 	wg.Wait()
@@ -196,17 +197,24 @@ func secondsToStop(file *config.Config) int {
 
 // drained waits until the queues hold nothing and no row of this installation
 // is captured or in doubt.
-func drained(ctx context.Context, file *config.Config, store *sqlstore.Store, queues []worker.Queue) error {
+func drained(ctx context.Context, log *slog.Logger, file *config.Config, store *sqlstore.Store, queues []worker.Queue) error {
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
+	told := time.Now().Add(-50 * time.Second)
 	for {
-		empty := true
+		empty, tell := true, time.Since(told) > time.Minute
+		if tell {
+			told = time.Now()
+		}
 		for _, q := range queues {
 			depth, err := q.Depth(ctx)
 			if err == nil && depth.Empty() {
 				continue
 			}
 			empty = false
+			if tell && err == nil {
+				log.Info("draining: not empty yet; delayed messages are waited for", "queue", q.Name(), "ready", depth.Ready, "reserved", depth.Reserved, "delayed", depth.Delayed)
+			}
 		}
 		if empty {
 			open, err := store.CountUnresolved(ctx, file.Scope)
