@@ -436,7 +436,7 @@ func (w *initWriter) steps() {
 	for _, both := range names {
 		name, profile, _ := strings.Cut(both, " ")
 		if profile == "custom" {
-			w.line("", "#   %s: {profile: custom, base_url: https://…, reference: /…, settled: {pointer: /…, values: […]}}    # key, lookup, declined, timeout: docs/providers.md", name)
+			w.line("", "#   %s: {profile: custom, base_url: https://…, reference: …, settled: {pointer: …, values: []}}    # key, lookup, declined, timeout: docs/providers.md", name)
 		} else {
 			w.line("", "#   %s: {profile: %s, secret: \"${%s_SECRET}\"}", name, profile, strings.ToUpper(name))
 		}
