@@ -25,9 +25,15 @@ func (s *Source) FailedJob(ctx context.Context, uuid string) (FailedJob, error) 
 // Decode reads a payload of failed_jobs as Receive would.
 func (s *Source) Decode(raw []byte) *worker.Message { return Decode(raw, s.c.AppKeys) }
 
-// Forget deletes the queue's row with that uuid, or is ErrNoFailedJob.
+// Forget deletes the queue's row with that uuid, or is ErrNoFailedJob. Then it
+// takes the job off Horizon's list of failed jobs, as `php artisan horizon:forget`
+// does: Horizon's Retry needs no row.
 func (s *Source) Forget(ctx context.Context, uuid string) error {
-	return s.c.Failed.forget(ctx, s.c.Connection, s.c.Queue, uuid)
+	if err := s.c.Failed.forget(ctx, s.c.Connection, s.c.Queue, uuid); err != nil {
+		return err
+	}
+	s.h.forgotten(ctx, uuid)
+	return nil
 }
 
 // Retry puts the job with that uuid at the end of its queue and only then deletes

@@ -107,6 +107,14 @@ end
 redis.call('HSET', KEYS[1], 'retried_by', cjson.encode(list))
 return 1
 `)
+
+	forgottenScript = redis.NewScript(`
+-- Takes a job off the list of failed ones, and with it what Retry would push.
+-- KEYS[1] list  KEYS[2] hash of the job
+-- ARGV[1] its id
+if redis.call('ZREM', KEYS[1], ARGV[1]) == 1 then redis.call('DEL', KEYS[2]) end
+return 1
+`)
 )
 
 // write runs what add adds to a transaction, and tells of an error.
@@ -264,6 +272,16 @@ func (h *horizon) failed(ctx context.Context, queue string, m *worker.Message, r
 			tx.ZAdd(ctx, h.prefix+"failed:"+tag, redis.Z{Score: seconds4(now), Member: j.id})
 			tx.Expire(ctx, h.prefix+"failed:"+tag, trimFailed)
 		}
+	})
+}
+
+// forgotten: the failed job with that id was deleted.
+func (h *horizon) forgotten(ctx context.Context, id string) {
+	if h == nil {
+		return
+	}
+	h.write(ctx, "failed job "+id+" was deleted, and may still offer to retry it", func(ctx context.Context, tx redis.Pipeliner) {
+		forgottenScript.Eval(ctx, tx, []string{h.prefix + "failed_jobs", h.prefix + id}, id)
 	})
 }
 

@@ -87,21 +87,27 @@ func newWalk(t *testing.T, framework string) *walk {
 	env := fmt.Sprintf("APP_NAME=Shop\nAPP_ENV=prod\nAPP_SECRET=0123456789abcdef\nDB_CONNECTION=mysql\nDB_HOST=127.0.0.1\nDB_PORT=%s\nDB_DATABASE=%s\nDB_USERNAME=root\nDB_PASSWORD=\nDATABASE_URL=%s\nREDIS_HOST=127.0.0.1\nREDIS_PORT=%s\nREDIS_DB=%d\n"+
 		"MESSENGER_TRANSPORT_DSN=redis://127.0.0.1:%s/messages/symfony?dbindex=%d\nMESSENGER_CONSUMER_NAME=web1\nACQUIRER_URL=%s\n",
 		u.Port(), strings.TrimPrefix(u.Path, "/"), fence, port, w.o.redis.DB, port, w.o.redis.DB, server.URL)
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	bin := t.TempDir()
 	for path, content := range map[string][]byte{filepath.Join(w.folder, "acquirer.php"): library, filepath.Join(w.folder, ".env"): []byte(env)} {
 		if err := os.WriteFile(path, content, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
+	w.env = typed(t)
+	return w
+}
+
+// typed is an environment in which this program is found as zabor.
+func typed(t *testing.T) []string {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin := t.TempDir()
 	if err := os.Symlink(self, filepath.Join(bin, "zabor")); err != nil {
 		t.Fatal(err)
 	}
-	w.env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "NO_COLOR=1", "USER=lead")
-	return w
+	return append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "NO_COLOR=1", "USER=lead")
 }
 
 // onPHP kills the PHP worker whose charge is that of an order named killed, between
