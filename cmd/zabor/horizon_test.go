@@ -93,18 +93,19 @@ func (s *shop) restore(event, order string) {
 const horizonMaster, horizonSupervisor = "web1-x5Kb", "web1-x5Kb:supervisor-1"
 
 // horizonRuns writes what Horizon 5 writes each second while it runs, with a
-// supervisor that has these processes.
+// supervisor that has these processes. Its hashes lapse after 15 and 30 seconds
+// there; here they stay for as long as a command may run, as if renewed.
 func (s *shop) horizonRuns(processes string) {
 	s.t.Helper()
 	ctx, now := s.t.Context(), float64(time.Now().Unix())
 	pipe := s.redis.TxPipeline()
 	pipe.HSet(ctx, "laravel_horizon:master:"+horizonMaster, "name", horizonMaster, "environment", "production", "pid", 4700, "status", "running", "supervisors", `["`+horizonSupervisor+`"]`)
 	pipe.ZAdd(ctx, "laravel_horizon:masters", redis.Z{Score: now, Member: horizonMaster})
-	pipe.Expire(ctx, "laravel_horizon:master:"+horizonMaster, 15*time.Second)
+	pipe.Expire(ctx, "laravel_horizon:master:"+horizonMaster, 3*limit)
 	pipe.HSet(ctx, "laravel_horizon:supervisor:"+horizonSupervisor, "name", horizonSupervisor, "master", horizonMaster, "pid", 4711, "status", "running",
 		"processes", processes, "options", `{"connection":"redis","queue":"payments","timeout":60,"maxTries":1}`)
 	pipe.ZAdd(ctx, "laravel_horizon:supervisors", redis.Z{Score: now, Member: horizonSupervisor})
-	pipe.Expire(ctx, "laravel_horizon:supervisor:"+horizonSupervisor, 30*time.Second)
+	pipe.Expire(ctx, "laravel_horizon:supervisor:"+horizonSupervisor, 3*limit)
 	if _, err := pipe.Exec(ctx); err != nil {
 		s.t.Fatal(err)
 	}
