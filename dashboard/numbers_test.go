@@ -23,6 +23,10 @@ func TestKeptNumbers(t *testing.T) {
 			}
 			return n, nil
 		}
+		set := func(n int) {
+			synctest.Wait() // a reading that has begun has read it
+			next = n
+		}
 		get := func(want int, fails bool, took time.Duration) {
 			t.Helper()
 			begun := time.Now()
@@ -32,12 +36,13 @@ func TestKeptNumbers(t *testing.T) {
 			}
 		}
 		get(1, false, slow)
-		next = 2
+		set(2)
 		time.Sleep(50 * time.Second)
 		get(1, false, 0) // counting took three seconds: it may be a minute old
 		time.Sleep(15 * time.Second)
 		get(2, false, slow) // and was not shown any more after that
-		next, slow = 3, time.Second
+		set(3)
+		slow = time.Second
 		time.Sleep(59 * time.Second)
 		get(2, false, 0)
 		k.until = time.Time{}
@@ -47,15 +52,15 @@ func TestKeptNumbers(t *testing.T) {
 
 		// A reading that began before a decision is not shown after it.
 		k.until = time.Time{}
-		next = 4
+		set(4)
 		get(3, false, patience)
-		next = 5
+		set(5)
 		k.forget()
 		get(5, false, slow)
 		time.Sleep(time.Minute)
 		get(5, false, slow)
 
-		next = -1
+		set(-1)
 		time.Sleep(2 * time.Minute)
 		get(5, true, slow)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)

@@ -33,7 +33,7 @@ func TestStoppedBeforeTheSendDoesNotSend(t *testing.T) {
 				}
 				first.signal(syscall.SIGCONT)
 				if takenOver {
-					s.noted(target, "a late answer of epoch 1 changed nothing: unproven: by the time the call had ended without doing anything")
+					s.noted(target, "a late answer of epoch 1 changed nothing: unsent: ")
 				}
 				eventually(t, "the order is settled and its message acked", func() bool {
 					return s.state(target) == zabor.Settled && s.depth() == depth{}
