@@ -39,7 +39,7 @@ func TestSoak(t *testing.T) {
 		workers[kills%2] = s.worker()
 		kills++
 	}
-	eventually(t, "the queues are drained", func() bool { return s.depth() == depth{} })
+	eventuallyWithin(t, 5*limit, "the queues are drained", func() bool { return s.depth() == depth{} })
 	eventually(t, "no row is captured or in doubt", func() bool {
 		open, err := s.store.CountUnresolved(t.Context(), "test")
 		return err == nil && open == 0
