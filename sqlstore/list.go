@@ -192,11 +192,16 @@ func (s *Store) outlines(ctx context.Context, query string, args ...any) ([]zabo
 	return found, nil
 }
 
-// openRanges are the states that are not closed in ranges, which an index can
-// follow; states that this version does not know are among them.
-var openRanges = [...]string{"state < 'declined'", "(state > 'declined' AND state < 'settled')", "state > 'settled'"}
+// The states that are not closed in ranges, which an index can follow; states that
+// this version does not know are among them.
+const (
+	belowDeclined = "state < 'declined'"
+	inBetween     = "(state > 'declined' AND state < 'settled')"
+	aboveSettled  = "state > 'settled'"
+	notClosed     = "(" + belowDeclined + " OR " + inBetween + " OR " + aboveSettled + ")"
+)
 
-const notClosed = "(state < 'declined' OR (state > 'declined' AND state < 'settled') OR state > 'settled')"
+var openRanges = [...]string{belowDeclined, inBetween, aboveSettled}
 
 // CountOpen counts the rows of step, with all its parts, that are not closed, in
 // the given scope and the scopes in it; the empty scope counts everywhere.
