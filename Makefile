@@ -32,7 +32,7 @@ model: ## the protocol's model and its mutants; one to two minutes
 rules: ## the alerts and pictures of contrib/, by Prometheus's own parser and engine
 	@$(GO) -C tools/rules test ./...
 
-mutants: ## takes one guard away at a time; the test that is there for it must fail; about ten minutes
+mutants: ## takes one guard away at a time; the test that is there for it must fail; a quarter of an hour or more
 	@scripts/install-test-packages.sh
 	@$(GO) run ./internal/mutants
 

@@ -213,14 +213,19 @@ func BenchmarkFdatasync(b *testing.B) {
 	}
 	defer f.Close()
 	block := make([]byte, 4096)
+	var took []time.Duration
 	start := time.Now()
 	for i := 0; b.Loop(); i++ {
+		begin := time.Now()
 		if _, err := f.WriteAt(block, int64(i%1024)*4096); err != nil {
 			b.Fatal(err)
 		}
 		if err := unix.Fdatasync(int(f.Fd())); err != nil {
 			b.Fatal(err)
 		}
+		took = append(took, time.Since(begin))
 	}
 	b.ReportMetric(float64(b.N)/time.Since(start).Seconds(), "syncs/s")
+	slices.Sort(took)
+	b.ReportMetric(took[len(took)/2].Seconds()*1000, "p50-ms")
 }

@@ -141,6 +141,8 @@ var names = [...]string{
 	"track1", "track2", "trackdata", "pinblock",
 }
 
+var withoutSigns = strings.NewReplacer("_", "", "-", "", " ", "")
+
 // Field reports whether name, with what it is within (card[cvc], card.number),
 // is that of a field for a card's number or code.
 func Field(name string) bool {
@@ -148,12 +150,11 @@ func Field(name string) bool {
 	if len(words) == 0 {
 		return false
 	}
-	plain := func(s string) string { return strings.NewReplacer("_", "", "-", "", " ", "").Replace(s) }
-	last := plain(words[len(words)-1])
+	last := withoutSigns.Replace(words[len(words)-1])
 	for _, known := range names {
 		if last == known {
 			return true
 		}
 	}
-	return last == "number" && len(words) > 1 && strings.HasSuffix(plain(words[len(words)-2]), "card")
+	return last == "number" && len(words) > 1 && strings.HasSuffix(withoutSigns.Replace(words[len(words)-2]), "card")
 }

@@ -1,6 +1,7 @@
 package messenger
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -290,7 +291,7 @@ func (f *Stream) Remove(ctx context.Context, id string) error {
 // FailedMessage is a message of this transport in its failure transport.
 type FailedMessage struct {
 	Kept
-	Reason  string // of its last ErrorDetailsStamp; empty: it has none
+	Reason  string // of its last ErrorDetailsStamp, or the exception's class where it says nothing; empty: there is no such stamp
 	Message *worker.Message
 }
 
@@ -449,6 +450,7 @@ func (e *envelope) failure() (origin, reason string) {
 			Name string `json:"originalReceiverName"`
 		}
 		var errs []struct {
+			Class   string `json:"exceptionClass"`
 			Message string `json:"exceptionMessage"`
 		}
 		// What is no list of stamps says nothing.
@@ -456,7 +458,8 @@ func (e *envelope) failure() (origin, reason string) {
 			origin = sent[0].Name
 		}
 		if json.Unmarshal([]byte(e.header(stampPrefix+errorDetailsStamp)), &errs) == nil && len(errs) > 0 {
-			reason = errs[len(errs)-1].Message
+			last := errs[len(errs)-1]
+			reason = cmp.Or(last.Message, last.Class)
 		}
 		return origin, reason
 	}
@@ -482,5 +485,6 @@ func (e *envelope) failure() (origin, reason string) {
 		}
 		return ""
 	}
-	return property(sentToFailureStamp, "originalReceiverName", false), property(errorDetailsStamp, "exceptionMessage", true)
+	reason = cmp.Or(property(errorDetailsStamp, "exceptionMessage", true), property(errorDetailsStamp, "exceptionClass", true))
+	return property(sentToFailureStamp, "originalReceiverName", false), reason
 }

@@ -203,3 +203,23 @@ func TestParkedOpaque(t *testing.T) {
 		t.Errorf("the body was changed:\n%q", p.body)
 	}
 }
+
+// An exception that says nothing is named by its class, so that a list of failed
+// messages never leaves the reason out.
+func TestFailureReason(t *testing.T) {
+	for said, want := range map[string]string{"held": "held", "": `zabor\Parked`} {
+		for name, e := range map[string]*envelope{
+			"php":  {body: phpBody("1"), headersJSON: []byte("[]")},
+			"json": {body: "{}", headers: []header{{name: "type", value: "A"}}},
+		} {
+			p, err := e.parked("async", said, "", parkedAt)
+			ok(t, err)
+			headers, err := readHeaders(p.headersJSON)
+			ok(t, err)
+			origin, got := (&envelope{body: p.body, headers: headers}).failure()
+			if origin != "async" || got != want {
+				t.Errorf("%s: failed on %q for %q, want async and %q", name, origin, got, want)
+			}
+		}
+	}
+}

@@ -220,12 +220,19 @@ func text(s string) *parse.StringNode {
 	return &parse.StringNode{NodeType: parse.NodeString, Quoted: fmt.Sprintf("%q", s), Text: s}
 }
 
+// firstRune is the first sign of text, which is not empty; a byte where it is not
+// UTF-8.
+func firstRune(text string) string {
+	_, n := utf8.DecodeRuneInString(text)
+	return text[:n]
+}
+
 // checkLiteral refuses text that the author of the configuration must have
 // escaped.
 func checkLiteral(where, text string, at place) error {
 	if at == inPath || at == inQuery {
 		if i := strings.IndexFunc(text, unsafeInPath); i >= 0 {
-			return fmt.Errorf("%s: %q must be percent-encoded", where, text[i:i+1])
+			return fmt.Errorf("%s: %q must be percent-encoded", where, firstRune(text[i:]))
 		}
 	}
 	if !utf8.ValidString(text) {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // Profile is what must be known about a provider to call it once and to read
@@ -345,6 +346,8 @@ func parseBase(text string) (*url.URL, error) {
 		return nil, errors.New("base_url is not an address; write https://host/path") // err would show a password
 	case u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "":
 		return nil, fmt.Errorf("base_url %q: write https://host or https://host/path", u.Redacted())
+	case strings.IndexFunc(u.Hostname(), func(r rune) bool { return r <= ' ' || r >= utf8.RuneSelf }) >= 0:
+		return nil, fmt.Errorf("base_url %q: its host is not in ASCII; write the provider's host, one of other letters in its xn-- form", u.Redacted())
 	case u.User != nil:
 		return nil, fmt.Errorf("base_url %q holds a user; put credentials into headers", u.Redacted())
 	case u.RawQuery != "" || u.Fragment != "" || u.ForceQuery:

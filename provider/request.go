@@ -109,7 +109,7 @@ func CheckPath(path string) error {
 		return fmt.Errorf("path %q: it begins with exactly one slash", path)
 	}
 	if i := strings.IndexFunc(path, unsafeInPath); i >= 0 {
-		return fmt.Errorf("path %q: %q must be percent-encoded", path, path[i:i+1])
+		return fmt.Errorf("path %q: %q must be percent-encoded", path, firstRune(path[i:]))
 	}
 	before, _, _ := strings.Cut(path, "?")
 	for segment := range strings.SplitSeq(before, "/") {

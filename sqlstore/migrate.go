@@ -84,6 +84,22 @@ func (s *Store) migrateAlone(ctx context.Context) error {
 	return nil
 }
 
+// Migrated is the number of the newest migration that [Store.Migrate] has made in
+// this database; 0: none, or the database is a file of SQLite that is not there.
+func (s *Store) Migrated(ctx context.Context) (int64, error) {
+	var newest sql.NullInt64
+	err := s.reachable(ctx)
+	if err == nil {
+		err = s.repeat(ctx, func(ctx context.Context) error {
+			return s.query(ctx, func(rows *sql.Rows) error { return rows.Scan(&newest) }, "SELECT MAX(version_id) FROM "+versionTable)
+		})
+	}
+	if err != nil && !errors.Is(err, ErrNotMigrated) {
+		return 0, fmt.Errorf("read which migrations were made: %w", err)
+	}
+	return newest.Int64, nil
+}
+
 // Migrations are the files that [Store.Migrate] runs, NUMBER_NAME.sql in goose's
 // format, for programs that migrate their databases themselves: goose's line
 // "-- +goose Up" is a comment to other tools, and nothing follows it that undoes.

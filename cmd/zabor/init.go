@@ -63,6 +63,7 @@ func (w *initWriter) write() {
 	w.line("in every key: each shop and each environment needs another", "scope: %s", scope)
 	w.database()
 	w.redis()
+	w.line("seals what the fence's table keeps of requests and answers; one is made by: openssl rand -base64 32", "encryption_key: %s", quote("${ZABOR_KEY:-}"))
 	w.neighbours()
 	w.queues()
 	w.enums()

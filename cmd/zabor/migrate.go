@@ -26,10 +26,18 @@ func (c *migrateCommand) Run(p *program) error {
 		return err
 	}
 	defer store.Close()
+	before, err := store.Migrated(p.ctx)
+	if err != nil {
+		return storeFailure(err)
+	}
 	if err := store.Migrate(p.ctx); err != nil {
 		return storeFailure(err)
 	}
 	if err := store.Check(p.ctx); err != nil {
+		return storeFailure(err)
+	}
+	after, err := store.Migrated(p.ctx)
+	if err != nil {
 		return storeFailure(err)
 	}
 	if len(c.NewStep) > 0 {
@@ -37,6 +45,13 @@ func (c *migrateCommand) Run(p *program) error {
 			return err
 		}
 	}
-	_, err = fmt.Fprintf(p.stdout, "the tables of the fence in %s are up to date\n", file.Fence)
+	done := "were up to date: nothing was changed"
+	switch {
+	case before == 0:
+		done = "were made"
+	case before < after:
+		done = fmt.Sprintf("were brought from migration %d to %d", before, after)
+	}
+	_, err = fmt.Fprintf(p.stdout, "the tables of the fence in %s %s\n", file.Fence, done)
 	return err
 }

@@ -16,6 +16,10 @@ func (c *Config) Warnings() []Finding {
 		at := c.at(p)
 		findings = append(findings, Finding{File: c.Path, Line: at.line, Column: at.column, Key: p.String(), What: what, Fix: fix})
 	}
+	if len(c.Steps) == 0 && len(c.Queues) > 0 && c.Proxy == nil {
+		warn(path{"steps"}, "are missing: no message of the queues is taken for a payment, and a worker with this file charges nobody",
+			"complete a step of those that \"zabor init\" wrote as comments, or write one: zabor.example.yaml has every key")
+	}
 	if !c.keys.Seals() && len(c.Steps) > 0 {
 		warn(path{"encryption_key"}, "is not set: the fence's table keeps the request of an open row, and answers, so that everybody can read them there",
 			"make one by \"openssl rand -base64 32\" and write encryption_key: \"${ZABOR_KEY}\"")
