@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"errors"
+	"os"
 	"strings"
 	"testing"
 
@@ -64,6 +65,29 @@ func TestCheckEmpty(t *testing.T) {
 			}
 			if _, err := s.Insert(t.Context(), testRow("1001", 1), zabor.Write{}); !errors.Is(err, ErrNotMigrated) {
 				t.Errorf("insert: error %v, want %v", err, ErrNotMigrated)
+			}
+			if n, err := s.Migrated(t.Context()); n != 0 || err != nil {
+				t.Errorf("an empty database has migration %d, error %v", n, err)
+			}
+			if s.file != "" { // SQLite: as one of the application's, without a table of ours
+				if err := os.WriteFile(s.file, nil, 0o600); err != nil {
+					t.Fatal(err)
+				}
+				if err := s.Check(t.Context()); !errors.Is(err, ErrNotMigrated) {
+					t.Errorf("check of an empty file: error %v, want %v", err, ErrNotMigrated)
+				}
+				if _, err := s.Insert(t.Context(), testRow("1001", 1), zabor.Write{}); !errors.Is(err, ErrNotMigrated) {
+					t.Errorf("insert into an empty file: error %v, want %v", err, ErrNotMigrated)
+				}
+				if n, err := s.Migrated(t.Context()); n != 0 || err != nil {
+					t.Errorf("an empty file has migration %d, error %v", n, err)
+				}
+			}
+			if err := s.Migrate(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if n, err := s.Migrated(t.Context()); n < 2 || err != nil {
+				t.Errorf("after Migrate, the newest migration is %d, error %v", n, err)
 			}
 		})
 	}

@@ -51,6 +51,9 @@ func judgeSQLite(err error) fault {
 	case sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY, sqlite3.SQLITE_CONSTRAINT_UNIQUE:
 		return duplicate
 	}
+	if strings.Contains(e.Error(), "no such table: zabor_") { // it has no code of its own
+		return missing
+	}
 	switch e.Code() & 0xff { // without the extension
 	case sqlite3.SQLITE_READONLY:
 		return readOnly
