@@ -144,14 +144,13 @@ func (s *Sender) queue(text string) {
 // run delivers what is queued for t, in its order.
 func (s *Sender) run(t *target) {
 	for text := range t.queue {
-		if lost := t.lost.Load(); lost > 0 {
-			text += fmt.Sprintf("\n%d earlier messages could not be delivered here: see zabor's log", lost)
-			if s.deliver(t, text) {
-				t.lost.Add(-lost)
-			}
-			continue
+		lost := t.lost.Load()
+		if lost > t.told {
+			text += fmt.Sprintf("\n%d earlier messages could not be delivered here: see zabor's log", lost-t.told)
 		}
-		s.deliver(t, text)
+		if s.deliver(t, text) {
+			t.told = lost
+		}
 	}
 }
 
@@ -182,7 +181,8 @@ func (s *Sender) deliver(t *target, text string) bool {
 	}
 }
 
-// Lost is how many messages were given up since s was made, over all addresses.
+// Lost is how many messages were given up since s was made, over all addresses. It
+// only rises: a delivery that follows takes nothing back.
 func (s *Sender) Lost() int64 {
 	n := int64(0)
 	for _, t := range s.targets {

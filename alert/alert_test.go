@@ -234,6 +234,16 @@ func TestWhatIsGivenUpIsSaid(t *testing.T) {
 	if got := in.next(t); !strings.Contains(got, "1 earlier messages could not be delivered") {
 		t.Errorf("got\n%s", got)
 	}
+	s.Send(zabor.Alert{Severity: zabor.Warning, Code: "spent", Text: "x"})
+	if got := in.next(t); strings.Contains(got, "could not be delivered") {
+		t.Errorf("it is said twice:\n%s", got)
+	}
+	if got, want := s.Lost(), int64(1); got != want { // a counter: what was delivered since takes nothing back
+		t.Errorf("lost=%d, want %d", got, want)
+	}
+	if err := end(s, 10*time.Second); err == nil || !strings.Contains(err.Error(), "1 messages were not delivered") {
+		t.Errorf("Close: %v", err)
+	}
 	if strings.Contains(l.String(), "s3cretpath") {
 		t.Errorf("the log holds the address:\n%s", l.String())
 	}

@@ -21,7 +21,8 @@ type target struct {
 	service types.Service
 	secrets []string // parts of the address that no text may hold, the longest first
 	queue   chan string
-	lost    atomic.Int64 // messages that could not be delivered and were not spoken of yet
+	lost    atomic.Int64 // messages that could not be delivered; it only rises
+	told    int64        // of them, that the address was told of since; for run alone
 
 	// pending is the try that was given up while the service still works on
 	// it; nil: there is none. A service takes no context, and tries that hang
