@@ -28,7 +28,16 @@ type Rows struct {
 	State  zabor.State
 	N      int64
 	Oldest time.Duration // how long the oldest is in it
+	Older  []int64       // how many are in it for at least each of [Ages]
 }
+
+// Ages divide the rows of a state by how long they are in it, the youngest first.
+func Ages() []time.Duration {
+	return []time.Duration{0, time.Minute, 15 * time.Minute, time.Hour, 24 * time.Hour}
+}
+
+// ageNames are Ages as labels.
+var ageNames = [...]string{"0s", "1m", "15m", "1h", "24h"}
 
 // Queue is one queue and a look at how much it holds.
 type Queue struct {
@@ -42,11 +51,12 @@ type Queue struct {
 var (
 	rowsDesc   = prometheus.NewDesc("zabor_rows", "Rows that are not closed, by state. Every state that is missing has none.", []string{"state"}, nil)
 	oldestDesc = prometheus.NewDesc("zabor_rows_oldest_seconds", "How long the oldest row is in its state.", []string{"state"}, nil)
+	ageDesc    = prometheus.NewDesc("zabor_rows_by_age", "Rows that are not closed, by state and by how long they are in it: at least age, and less than the next one.", []string{"state", "age"}, nil)
 	depthDesc  = prometheus.NewDesc("zabor_queue_messages", "Messages on a queue: ready, reserved, delayed.", []string{"queue", "place"}, nil)
 	waitDesc   = prometheus.NewDesc("zabor_queue_oldest_seconds", "How long the first ready message has waited since it was put on the queue; 0: none waits. Missing where messages do not say when they were put there.", []string{"queue"}, nil)
 	pausedDesc = prometheus.NewDesc("zabor_provider_paused_seconds", "How long nothing will be sent to a provider; 0: it is called.", []string{"provider"}, nil)
-	lostDesc   = prometheus.NewDesc("zabor_alerts_lost_total", "Messages of alerts that no address has taken.", nil, nil)
-	failedDesc = prometheus.NewDesc("zabor_scrape_errors", "1 where the fence's database or a queue could not be read for this scrape.", []string{"what"}, nil)
+	lostDesc   = prometheus.NewDesc("zabor_alerts_lost_total", "Messages of alerts that could not be delivered, of each address.", nil, nil)
+	failedDesc = prometheus.NewDesc("zabor_scrape_errors", "1 where the fence's database or a queue could not be read for this scrape; queue is empty for the fence.", []string{"what", "queue"}, nil)
 )
 
 // Watch adds what is read at each scrape.
@@ -55,7 +65,7 @@ func (m *Metrics) Watch(s State) { m.registerer.MustRegister(&watched{s}) }
 type watched struct{ State }
 
 func (w *watched) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{rowsDesc, oldestDesc, depthDesc, waitDesc, pausedDesc, lostDesc, failedDesc} {
+	for _, d := range []*prometheus.Desc{rowsDesc, oldestDesc, ageDesc, depthDesc, waitDesc, pausedDesc, lostDesc, failedDesc} {
 		out <- d
 	}
 }
@@ -70,24 +80,30 @@ func (w *watched) Collect(out chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
-	failed := func(what string, err error) {
+	failed := func(what, queue string, err error) {
 		v := 0.0
 		if err != nil {
 			v = 1
 		}
-		gauge(failedDesc, v, what)
+		gauge(failedDesc, v, what, queue)
 	}
 	if w.Rows != nil {
 		rows, err := w.Rows(ctx)
-		failed("fence", err)
+		failed("fence", "", err)
 		for _, r := range rows {
 			gauge(rowsDesc, float64(r.N), string(r.State))
 			gauge(oldestDesc, r.Oldest.Seconds(), string(r.State))
+			for i, older := range r.Older[:min(len(r.Older), len(ageNames))] {
+				if i+1 < len(r.Older) {
+					older -= r.Older[i+1]
+				}
+				gauge(ageDesc, float64(older), string(r.State), ageNames[i])
+			}
 		}
 	}
 	for _, q := range w.Queues {
 		ready, reserved, delayed, err := q.Depth(ctx)
-		failed("queue "+q.Name, err)
+		failed("queue", q.Name, err)
 		if err == nil {
 			gauge(depthDesc, float64(ready), q.Name, "ready")
 			gauge(depthDesc, float64(reserved), q.Name, "reserved")

@@ -35,6 +35,7 @@ type Metrics struct {
 	store     *prometheus.HistogramVec
 	storeErr  *prometheus.CounterVec
 	alerts    *prometheus.CounterVec
+	taken     *prometheus.CounterVec
 }
 
 // New makes the metrics of a process, with those of Go itself. hash stands for
@@ -78,6 +79,7 @@ func Register(r prometheus.Registerer) *Metrics {
 		store:     histogram("zabor_store_duration_seconds", "How long the fence's writes and reads took.", prometheus.ExponentialBuckets(.0005, 2, 14), "operation"),
 		storeErr:  counter("zabor_store_errors_total", "Writes and reads of the fence that failed; a row that another was faster to write is none.", "operation"),
 		alerts:    counter("zabor_alerts_total", "Alerts that were raised.", "code", "severity"),
+		taken:     counter("zabor_messages_taken_total", "Messages that were taken from a queue, as often as each was.", "queue"),
 	}
 }
 
@@ -127,6 +129,13 @@ func (m *Metrics) Lookup(look zabor.Lookup) zabor.Lookup {
 
 // Alert counts an alert.
 func (m *Metrics) Alert(a zabor.Alert) { m.alerts.WithLabelValues(a.Code, string(a.Severity)).Inc() }
+
+// Taken counts a message that was taken from a queue.
+func (m *Metrics) Taken(queue string) { m.taken.WithLabelValues(queue).Inc() }
+
+// Takes says that this process takes messages from a queue: it counts from zero on,
+// so that a rule sees one that it takes none from.
+func (m *Metrics) Takes(queue string) { m.taken.WithLabelValues(queue) }
 
 // Store is s with its writes and reads timed, and its rows counted.
 func (m *Metrics) Store(s zabor.Store) zabor.Store { return &store{s, m} }

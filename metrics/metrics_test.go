@@ -7,11 +7,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	dto "github.com/prometheus/client_model/go"
 
 	"zabor"
 	"zabor/sqlstore"
@@ -96,8 +98,36 @@ zabor_rows_entered_total{provider="stripe",state="settled"} 1
 		"zabor_provider_lookups_total", "zabor_provider_successes_total", "zabor_repeats_total", "zabor_rows_entered_total"); err != nil {
 		t.Error(err)
 	}
+}
+
+// All names are as Prometheus's conventions want them: of what is counted, of what is
+// read at each scrape, and of audits.
+func TestNames(t *testing.T) {
+	m := New("v", "h")
+	f := &zabor.Fence{Store: m.Store(newStore(t)), Secret: make([]byte, zabor.MinSecret), Called: m.Called, Alert: m.Alert}
+	f.Do(t.Context(), effect("1"), func(context.Context, zabor.Row) zabor.Outcome { return zabor.Outcome{} })
+	m.Taken("payments")
+	m.Alert(zabor.Alert{Code: "held", Severity: zabor.Warning})
+	m.Watch(State{
+		Rows: func(context.Context) ([]Rows, error) {
+			return []Rows{{State: zabor.Doubt, N: 1, Older: []int64{1, 1, 1, 1, 1}}}, nil
+		},
+		Queues: []Queue{{Name: "payments", Depth: func(context.Context) (ready, reserved, delayed int64, err error) { return 1, 0, 0, nil },
+			Oldest: func(context.Context) (time.Time, error) { return time.Now(), nil }}},
+		Paused: func(string) time.Duration { return 0 }, Providers: []string{"stripe"}, AlertsLost: func() int64 { return 0 },
+	})
+	m.Audits(map[string]string{"charged-twice": "critical"}).Ended(Audit{}, time.Second, nil)
 	if problems, err := testutil.GatherAndLint(m.Registry); err != nil || len(problems) > 0 {
 		t.Errorf("names: %v %v", problems, err)
+	}
+	families, err := m.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"zabor_rows_by_age", "zabor_alerts_lost_total", "zabor_scrape_errors", "zabor_audit_runs_total", "zabor_messages_taken_total", "zabor_store_duration_seconds"} {
+		if !slices.ContainsFunc(families, func(f *dto.MetricFamily) bool { return f.GetName() == name }) {
+			t.Errorf("%s was not looked at", name)
+		}
 	}
 }
 
@@ -107,7 +137,7 @@ func TestHandler(t *testing.T) {
 	var away error
 	m.Watch(State{
 		Rows: func(context.Context) ([]Rows, error) {
-			return []Rows{{State: zabor.Held, N: 2, Oldest: time.Minute}}, away
+			return []Rows{{State: zabor.Held, N: 3, Oldest: time.Hour, Older: []int64{3, 2, 2, 1, 0}}}, away
 		},
 		Queues: []Queue{
 			{Name: "payments", Depth: func(context.Context) (int64, int64, int64, error) { return 3, 2, 1, away },
@@ -115,6 +145,7 @@ func TestHandler(t *testing.T) {
 		},
 		Paused: func(string) time.Duration { return 30 * time.Second }, Providers: []string{"stripe"},
 	})
+	m.Taken("payments")
 	server := httptest.NewServer(m.Handler([]Check{{"fence", func(context.Context) error { return away }}}))
 	defer server.Close()
 	get := func(path string) (int, string) {
@@ -134,11 +165,12 @@ func TestHandler(t *testing.T) {
 	}{
 		{"/livez", nil, 200, []string{"ok"}},
 		{"/readyz", nil, 200, []string{`"ready":true`}},
-		{"/metrics", nil, 200, []string{`zabor_rows{state="held"} 2`, `zabor_rows_oldest_seconds{state="held"} 60`, `zabor_queue_messages{place="delayed",queue="payments"} 1`,
-			`zabor_queue_oldest_seconds{queue="payments"} 90.`, `zabor_provider_paused_seconds{provider="stripe"} 30`, `zabor_config_info{hash="h",version="v"} 1`, `zabor_scrape_errors{what="fence"} 0`, "go_goroutines", "process_open_fds"}},
+		{"/metrics", nil, 200, []string{`zabor_rows{state="held"} 3`, `zabor_rows_oldest_seconds{state="held"} 3600`, `zabor_rows_by_age{age="0s",state="held"} 1`, `zabor_rows_by_age{age="1m",state="held"} 0`,
+			`zabor_rows_by_age{age="15m",state="held"} 1`, `zabor_rows_by_age{age="1h",state="held"} 1`, `zabor_rows_by_age{age="24h",state="held"} 0`, `zabor_queue_messages{place="delayed",queue="payments"} 1`,
+			`zabor_queue_oldest_seconds{queue="payments"} 90.`, `zabor_provider_paused_seconds{provider="stripe"} 30`, `zabor_config_info{hash="h",version="v"} 1`, `zabor_scrape_errors{queue="",what="fence"} 0`, `zabor_messages_taken_total{queue="payments"} 1`, "go_goroutines", "process_open_fds"}},
 		{"/livez", errors.New("connection refused"), 200, []string{"ok"}},
 		{"/readyz", errors.New("connection refused"), 503, []string{`"ready":false`, `"fence":"connection refused"`}},
-		{"/metrics", errors.New("connection refused"), 200, []string{`zabor_scrape_errors{what="fence"} 1`, `zabor_scrape_errors{what="queue payments"} 1`}},
+		{"/metrics", errors.New("connection refused"), 200, []string{`zabor_scrape_errors{queue="",what="fence"} 1`, `zabor_scrape_errors{queue="payments",what="queue"} 1`}},
 		{"/", nil, 404, nil},
 	} {
 		away = tt.away

@@ -62,6 +62,9 @@ type Worker struct {
 	Trace     func(ctx context.Context, queue string, m *Message, key zabor.Key) (_ context.Context, end func(zabor.Row, error))
 	Answering func(ctx context.Context, what string) (end func(error))
 
+	// Taken is told of each message that is received, by its queue; nil: nobody is.
+	Taken func(queue string)
+
 	Log *slog.Logger
 	// At is told of Acking and Acked; nil: nobody is.
 	At func(zabor.Moment, zabor.Key)
@@ -98,6 +101,9 @@ func (w *Worker) receive(ctx context.Context, q Queue, l *lanes, wg *sync.WaitGr
 		}
 		m, err := w.next(ctx, q, l)
 		if m != nil {
+			if w.Taken != nil {
+				w.Taken(q.Name())
+			}
 			pause = 0
 			wg.Go(func() {
 				defer l.release()

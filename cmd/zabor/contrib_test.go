@@ -160,8 +160,11 @@ func served(t *testing.T) map[string][]string {
 	away := errors.New("away")
 	_, _ = m.Lookup(func(context.Context, zabor.Row) (zabor.Finding, error) { return zabor.Finding{}, away })(t.Context(), zabor.Row{Provider: "stripe"})
 	m.Alert(zabor.Alert{Code: "held", Severity: zabor.Warning})
+	m.Taken("payments")
 	m.Watch(metrics.State{
-		Rows: func(context.Context) ([]metrics.Rows, error) { return []metrics.Rows{{State: zabor.Held, N: 1}}, nil },
+		Rows: func(context.Context) ([]metrics.Rows, error) {
+			return []metrics.Rows{{State: zabor.Held, N: 1, Older: []int64{1, 0, 0, 0, 0}}}, nil
+		},
 		Queues: []metrics.Queue{{Name: "payments", Depth: func(context.Context) (ready, reserved, delayed int64, err error) { return 1, 0, 0, nil },
 			Oldest: func(context.Context) (time.Time, error) { return time.Now(), nil }}},
 		Paused: func(string) time.Duration { return 0 }, Providers: []string{"stripe"}, AlertsLost: func() int64 { return 0 },

@@ -34,6 +34,17 @@ func (p *program) measure(c *core) error {
 	return nil
 }
 
+// countTaken lets w's messages be counted as they are taken.
+func (c *core) countTaken(w *worker.Worker) {
+	if c.metrics == nil {
+		return
+	}
+	for _, q := range w.Queues {
+		c.metrics.Takes(q.Name())
+	}
+	w.Taken = c.metrics.Taken
+}
+
 // newMetrics makes the metrics of a process with this configuration.
 func newMetrics(file *config.Config) (*metrics.Metrics, error) {
 	text, err := os.ReadFile(file.Path)
@@ -75,10 +86,10 @@ func (p *program) listenMetrics(file *config.Config) (net.Listener, error) {
 func (p *program) watched(file *config.Config, store *sqlstore.Store, queues []worker.Queue) metrics.State {
 	state := metrics.State{
 		Rows: func(ctx context.Context) ([]metrics.Rows, error) {
-			counts, err := store.CountUnclosed(ctx, file.Scope)
+			counts, err := store.CountUnclosed(ctx, file.Scope, metrics.Ages()...)
 			var rows []metrics.Rows
 			for _, one := range counts {
-				rows = append(rows, metrics.Rows{State: one.State, N: one.Rows, Oldest: one.ReadAt.Sub(one.Oldest)})
+				rows = append(rows, metrics.Rows{State: one.State, N: one.Rows, Oldest: one.ReadAt.Sub(one.Oldest), Older: one.Older})
 			}
 			return rows, err
 		},

@@ -173,6 +173,7 @@ func (p *program) newWorker(c *core) (w *worker.Worker, list []queue, closeAll f
 	}
 	c.fence.Alert = func(a zabor.Alert) { w.Told(a); p.alert(a) }
 	c.traceWorker(w)
+	c.countTaken(w)
 	return w, list, closeAll, nil
 }
 
@@ -232,7 +233,7 @@ func drained(ctx context.Context, log *slog.Logger, file *config.Config, store *
 
 // leftOver lists what a drain leaves for a person.
 func (p *program) leftOver(file *config.Config, store *sqlstore.Store) error {
-	filter := sqlstore.Filter{States: []zabor.State{zabor.Held, zabor.Released}, Limit: 500}
+	filter := sqlstore.Filter{Within: file.Scope, States: []zabor.State{zabor.Held, zabor.Released}, Limit: 500}
 	left := 0
 	for {
 		rows, err := store.List(p.ctx, filter)
@@ -241,9 +242,6 @@ func (p *program) leftOver(file *config.Config, store *sqlstore.Store) error {
 		}
 		for _, row := range rows {
 			filter.After = row.Key
-			if file.Scope != "" && !inScope(row.Scope, file.Scope) {
-				continue
-			}
 			left++
 			fmt.Fprintf(p.stderr, "zabor: %s is %s: %s\n", printable(row.Key.String()), row.State, printable(row.Reason))
 		}
@@ -255,10 +253,6 @@ func (p *program) leftOver(file *config.Config, store *sqlstore.Store) error {
 		return bad(fmt.Errorf("drained; %d rows are held or parked for a person", left), "zabor fence list --state held,released")
 	}
 	return nil
-}
-
-func inScope(scope, top string) bool {
-	return scope == top || len(scope) > len(top) && scope[:len(top)] == top && scope[len(top)] == '/'
 }
 
 // stopAt stops this process by SIGSTOP at the given moment, once, so that

@@ -174,11 +174,24 @@ func TestAlerts(t *testing.T) {
 			{`zabor_queue_oldest_seconds{queue="payments"} 299x40`, false},
 		},
 		"ZaborStands": {
-			{`zabor_queue_messages{queue="payments",place="ready"} 5x40`, true}, // by a process that has counted nothing yet
-			{"zabor_queue_messages{queue=\"payments\",place=\"ready\"} 5x40\n  zabor_captures_total{provider=\"stripe\"} 7x40", true},
-			{"zabor_queue_messages{queue=\"payments\",place=\"ready\"} 5x40\n  zabor_captures_total{provider=\"stripe\"} 0+3x40", false},
-			{"zabor_queue_messages{queue=\"payments\",place=\"ready\"} 5x40\n  zabor_captures_total{provider=\"stripe\"} 7x40\n  zabor_repeats_total{provider=\"stripe\",state=\"settled\"} 0+1x40", false},
+			{`zabor_queue_messages{queue="payments",place="ready"} 5x40`, true}, // by the dashboard alone: no worker is there
+			{"zabor_queue_messages{queue=\"payments\",place=\"ready\"} 5x40\n  zabor_messages_taken_total{queue=\"payments\"} 7x40", true},
+			{"zabor_queue_messages{queue=\"payments\",place=\"ready\"} 5x40\n  zabor_messages_taken_total{queue=\"payments\"} 0+3x40", false},
+			{"zabor_queue_messages{queue=\"stuck\",place=\"ready\"} 5x40\n  zabor_messages_taken_total{queue=\"stuck\"} 7x40\n" + // beside a busy one
+				"  zabor_queue_messages{queue=\"payments\",place=\"ready\"} 5x40\n  zabor_messages_taken_total{queue=\"payments\"} 0+3x40\n  zabor_captures_total{provider=\"stripe\"} 0+3x40", true},
+			{"zabor_queue_messages{queue=\"payments\",place=\"ready\"} 5x40\n  zabor_messages_taken_total{queue=\"payments\",instance=\"a\"} 7x40\n  zabor_messages_taken_total{queue=\"payments\",instance=\"b\"} 0+1x40", false},
 			{`zabor_queue_messages{queue="payments",place="delayed"} 5x40`, false},
+			{`zabor_queue_messages{queue="payments",place="ready"} 0x40`, false},
+		},
+		"ZaborGone": {
+			{`zabor_scrape_errors{what="fence",instance="a"} 0x20`, true}, // every process has ended
+			{`zabor_audit_double_charged 0x40`, true},                     // whoever audits charges nothing
+			{"zabor_scrape_errors{what=\"fence\",instance=\"a\"} 0x20\n  zabor_scrape_errors{what=\"fence\",instance=\"b\"} 0x40", false},
+			{`zabor_scrape_errors{what="fence",instance="a"} 1x40`, false}, // it is there, and cannot see
+		},
+		"ZaborQueueUnseen": {
+			{"zabor_queue_messages{queue=\"payments\",place=\"ready\"} 0x20\n  zabor_queue_messages{queue=\"mail\",place=\"ready\"} 0x40", true},
+			{"zabor_queue_messages{queue=\"payments\",place=\"ready\",instance=\"a\"} 0x20\n  zabor_queue_messages{queue=\"payments\",place=\"ready\",instance=\"b\"} 0x40", false},
 			{`zabor_queue_messages{queue="payments",place="ready"} 0x40`, false},
 		},
 		"ZaborFenceUnwritable": {
@@ -186,7 +199,8 @@ func TestAlerts(t *testing.T) {
 			{`zabor_store_errors_total{operation="insert",instance="a"} 4x40`, false},
 		},
 		"ZaborScrapeBlind": {
-			{`zabor_scrape_errors{what="fence",instance="a"} 1x40`, true},
+			{`zabor_scrape_errors{what="fence",queue="",instance="a"} 1x40`, true},
+			{`zabor_scrape_errors{what="queue",queue="payments",instance="a"} 1x40`, true},
 			{`zabor_scrape_errors{what="fence",instance="a"} 0x40`, false},
 		},
 		"ZaborAuditDiffers": {
