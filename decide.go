@@ -50,6 +50,13 @@ func (d Decision) Made(row Row) bool {
 	return false
 }
 
+// Check says why d may not be made about row as it is: [ErrRefused], with the reason.
+// Nil: it may, as far as row goes; [Fence.Decide] looks again.
+func (d Decision) Check(row Row) error {
+	_, err := decide(row, d)
+	return err
+}
+
 // ErrRefused says that the decision may not be made about the row as it is.
 // Nothing was changed.
 var ErrRefused = errors.New("refused")

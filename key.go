@@ -38,6 +38,13 @@ func (k Key) Validate() error {
 	return nil
 }
 
+// In reports whether k belongs to the installation of that scope: it has this scope,
+// or one in it, such as shop/7 in shop. Every key belongs to the empty installation.
+func (k Key) In(installation string) bool {
+	inner, within := strings.CutPrefix(k.Scope, installation)
+	return installation == "" || within && (inner == "" || inner[0] == '/')
+}
+
 // String is k for people: order/step, with the scope before it where there is
 // one. It is not meant to be parsed.
 func (k Key) String() string {

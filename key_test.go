@@ -9,6 +9,20 @@ import (
 	"zabor"
 )
 
+// An installation has its own scope and those in it, and no others that begin alike.
+func TestIn(t *testing.T) {
+	for installation, scopes := range map[string]map[string]bool{
+		"shop": {"shop": true, "shop/": true, "shop/7": true, "shop-2": false, "shop0": false, "": false, "/7": false, "Shop": false, "other/shop": false},
+		"":     {"": true, "/7": true, "shop": true},
+	} {
+		for scope, want := range scopes {
+			if got := (zabor.Key{Scope: scope, Order: "1", Step: "charge"}).In(installation); got != want {
+				t.Errorf("%q in %q: %v, want %v", scope, installation, got, want)
+			}
+		}
+	}
+}
+
 // A shell takes the command apart into the key as it was.
 func TestShowCommand(t *testing.T) {
 	for _, k := range []zabor.Key{

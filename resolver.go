@@ -35,6 +35,10 @@ type Resolver struct {
 	// Call does; rows say until when. Nil: nothing is ever sent again.
 	Replay Call
 
+	// Scope is the installation whose rows are resolved, see [Key.In]; empty: all rows.
+	// Those of another one are for its own resolver, which has its credentials.
+	Scope string
+
 	// Every is the pause between two rounds. Zero: a second.
 	Every time.Duration
 
@@ -112,8 +116,8 @@ func (r *Resolver) Round(ctx context.Context) error {
 	return err
 }
 
-// pages does what is to be done with every row that list lists, and joins the
-// errors.
+// pages does what is to be done with every row of Scope that list lists, and joins
+// the errors.
 func (r *Resolver) pages(ctx context.Context, do func(context.Context, []Row) error, list func(after Key, limit int) ([]Row, error)) error {
 	const page = 100
 	var errs []error
@@ -123,11 +127,14 @@ func (r *Resolver) pages(ctx context.Context, do func(context.Context, []Row) er
 		if err != nil {
 			return errors.Join(append(errs, fmt.Errorf("list open rows: %w", err))...)
 		}
-		errs = append(errs, do(ctx, rows))
-		if len(rows) < page {
+		last := len(rows) < page
+		if !last {
+			after = rows[len(rows)-1].Key
+		}
+		errs = append(errs, do(ctx, slices.DeleteFunc(rows, func(row Row) bool { return !row.In(r.Scope) })))
+		if last {
 			break
 		}
-		after = rows[len(rows)-1].Key
 	}
 	return errors.Join(errs...)
 }

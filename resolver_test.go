@@ -248,6 +248,34 @@ func TestAbsenceNeedsAPositiveControl(t *testing.T) {
 	})
 }
 
+// A resolver leaves rows of another installation alone: the provider of that name has
+// another account there, whose silence here proves nothing.
+func TestAResolverLooksAtItsOwnRows(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *sqlstore.Store) {
+		w := newWorld(t, s)
+		r := w.resolver()
+		r.Scope = "shop"
+		want := map[string]zabor.State{"shop": zabor.Settled, "shop/7": zabor.Settled, "shop-2": zabor.Doubt, "": zabor.Doubt}
+		for scope := range want {
+			e := effect("1001")
+			e.Key.Scope = scope
+			if _, err := w.fence.Do(t.Context(), e, w.answers(zabor.Outcome{})); !errors.Is(err, zabor.ErrInDoubt) {
+				t.Fatal(err)
+			}
+		}
+		r.finds["1001"] = zabor.Finding{Outcome: done}
+		r.after(watchTime)
+		for scope, state := range want {
+			if row := w.row(zabor.Key{Scope: scope, Order: "1001", Step: "charge"}); row.State != state {
+				t.Errorf("%s is %s, want %s", row.Key, row.State, state)
+			}
+		}
+		if got, want := r.lookups, 2; got != want {
+			t.Errorf("look-ups=%d, want %d", got, want)
+		}
+	})
+}
+
 // Look-ups leave no trace in the row: they take no lease.
 func TestLookupsDoNotMoveTheRow(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *sqlstore.Store) {

@@ -24,12 +24,13 @@ import (
 // that is nil is left out of the pages.
 type Options struct {
 	Store     *sqlstore.Store // not nil
-	Scope     string          // the installation's, shown in the head; may be empty
+	Scope     string          // the installation's: only its rows are shown, counted and decided, see [zabor.Key.In]; empty: all
 	Version   string
 	Queues    []Queue
 	Providers []Provider
 
-	// Look says what a decision would do; nothing is changed. Where the decision
+	// Look says what a decision would do; nothing is changed. What would be refused is
+	// refused here already: the error is [zabor.ErrRefused]. Where the decision
 	// names the claim of the row that was looked at, and the row has another one
 	// by now, the error is [zabor.ErrStale], with the row as it is.
 	Look func(ctx context.Context, d zabor.Decision) (Prospect, error)

@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -46,8 +47,11 @@ func newOffice(t *testing.T, change func(*Options)) *office {
 	options := Options{Store: store, Version: "test", Guard: guard, Log: slog.New(slog.DiscardHandler),
 		Look: func(ctx context.Context, d zabor.Decision) (Prospect, error) {
 			row, err := store.Load(ctx, d.Key)
-			if err == nil && row.Claim != d.Seen {
+			switch {
+			case err == nil && row.Claim != d.Seen:
 				err = zabor.ErrStale
+			case err == nil:
+				err = d.Check(row)
 			}
 			return Prospect{Row: row, Lines: []string{"it will be so"}}, err
 		},
@@ -68,7 +72,11 @@ func newOffice(t *testing.T, change func(*Options)) *office {
 // row calls for an order, which ends with outcome.
 func (o *office) row(order string, outcome zabor.Outcome) zabor.Row {
 	o.Helper()
-	key := zabor.Key{Scope: "shop", Order: order, Step: "charge"}
+	return o.rowOf(zabor.Key{Scope: "shop", Order: order, Step: "charge"}, outcome)
+}
+
+func (o *office) rowOf(key zabor.Key, outcome zabor.Outcome) zabor.Row {
+	o.Helper()
 	fence := zabor.Fence{Store: o.store, Secret: o.fence.Secret} // its own breaker
 	_, _ = fence.Do(o.Context(), zabor.Effect{
 		Key: key, Provider: "stripe", Amount: zabor.Money{Minor: 1999, Currency: "EUR"}, Message: "m", Fingerprint: "f",
@@ -156,6 +164,9 @@ func TestPages(t *testing.T) {
 			List: func(context.Context, int) ([]FailedList, error) {
 				return []FailedList{{Queue: "payments", Transport: "failed_jobs", Messages: []FailedMessage{kept}, Total: 1}, {Queue: "async", Transport: "messenger", Err: broken.Error()}}, nil
 			},
+			Times: func(_ context.Context, from time.Time) ([]time.Time, error) {
+				return []time.Time{from.Add(-time.Second), from.Add(time.Minute), time.Now(), time.Now()}, nil
+			},
 			One: func(context.Context, FailedID) (FailedMessage, error) { return kept, nil },
 		}
 	})
@@ -168,7 +179,7 @@ func TestPages(t *testing.T) {
 	o.row("<b>\xff", zabor.Outcome{Verdict: zabor.Done, Reference: "pi_7"})
 
 	o.sees(200, "/", "Equal", ">3<", "1\u202f234\u202f567", "does not answer", "Stripe", "TEST")
-	o.sees(200, "/?span=1h", "Doubts: 1 in the last 1h", "Holds: 1 in the last 1h", "Charges: 2 in the last 1h")
+	o.sees(200, "/?span=1h", "Doubts: 1 in the last 1h", "Holds: 1 in the last 1h", "Charges: 2 in the last 1h", "Given up: 3 in the last 1h")
 	o.sees(200, "/fences", "pi_1", "!<b>\xff", "&lt;b&gt;")
 	o.sees(200, "/fences?q=pi_5", "pi_5", "!pi_1")
 	o.sees(200, "/fences?state=held", ">3<", "!pi_1")
@@ -209,6 +220,109 @@ func TestADecisionOnAnOldPage(t *testing.T) {
 	if now, err := o.store.Load(t.Context(), row.Key); err != nil || now.State != zabor.Declined || now.Reference != "" {
 		t.Errorf("row %+v, %v", now, err)
 	}
+}
+
+// Two installations on one table do not meet: rows of the other one are neither
+// counted, found, shown nor decided.
+func TestRowsOfAnotherInstallation(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t, func(options *Options) { options.Scope = "shop" })
+	misdirected := zabor.Outcome{Verdict: zabor.Misdirected, Reason: "404"}
+	mine := o.row("1", misdirected)
+	inner := o.rowOf(zabor.Key{Scope: "shop/7", Order: "1", Step: "charge"}, misdirected)
+	other := o.rowOf(zabor.Key{Scope: "shop-2", Order: "1", Step: "charge"}, misdirected)
+	o.rowOf(zabor.Key{Scope: "shop-2", Order: "paid", Step: "charge"}, zabor.Outcome{Verdict: zabor.Done, Reference: "pi_other"})
+	for _, one := range []Status{{Kind: "worker", Scope: "shop", Host: "mine"}, {Kind: "worker", Scope: "shop-2", Host: "others"}} {
+		text, err := json.Marshal(one)
+		if err == nil {
+			err = o.store.Alive(t.Context(), [16]byte{byte(len(one.Host))}, text)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	o.sees(200, "/", "Nothing was charged yet", "Charges: 0 in the last", "Holds: 2 in the last", ">2<", "1 alive that take", "mine", "!others")
+	o.sees(200, "/open", rowLink(mine.Key), rowLink(inner.Key), "!"+rowLink(other.Key), "<b class=\"badge\">2</b>")
+	o.sees(200, "/fences", rowLink(mine.Key), rowLink(inner.Key), "!"+rowLink(other.Key), "!pi_other")
+	o.sees(200, "/fences?q=1", rowLink(mine.Key), rowLink(inner.Key), "!"+rowLink(other.Key))
+	o.sees(200, "/fences?q=pi_other", "Nothing fits")
+	o.sees(200, rowURL(mine.Key), rowLink(inner.Key), "!"+rowLink(other.Key))
+	o.sees(404, rowURL(other.Key), "This row is not of this installation", "!404")
+	for _, path := range []string{"/decide", "/withdraw"} {
+		code, body := o.ask(http.MethodPost, path, url.Values{"row": {token(other.Key, other.Claim)}, "action": {"decline"}, "reason": {"x"}, "confirm": {"yes"}})
+		if code != http.StatusBadRequest || !strings.Contains(body, "This row is not of this installation") {
+			t.Errorf("%s: status %d\n%s", path, code, body)
+		}
+	}
+	if now, err := o.store.Load(t.Context(), other.Key); err != nil || now.Claim != other.Claim {
+		t.Errorf("row %+v, %v", now, err)
+	}
+}
+
+// rowLink is how a page leads to a row.
+func rowLink(k zabor.Key) string {
+	return `href="` + strings.ReplaceAll(rowURL(k), "&", "&amp;") + `"`
+}
+
+// Whoever retries or forgets a message is noted with it, on its key or, where it has
+// none, beside the rows; what is forgotten for good needs a reason.
+func TestWhatPeopleDoWithMessages(t *testing.T) {
+	t.Parallel()
+	key := zabor.Key{Scope: "shop", Order: "1", Step: "charge"}
+	var did []string
+	o := newOffice(t, func(options *Options) {
+		options.Scope = "shop"
+		options.Failed = Failures{
+			List: func(context.Context, int) ([]FailedList, error) { return nil, nil },
+			One: func(_ context.Context, at FailedID) (FailedMessage, error) {
+				switch at.ID {
+				case "gone":
+					return FailedMessage{}, errors.New("there is no such failed message")
+				case "keyed":
+					return FailedMessage{FailedID: at, Class: `App\Jobs\Charge`, Key: &key}, nil
+				}
+				return FailedMessage{FailedID: at}, nil
+			},
+			Retry:  func(_ context.Context, at FailedID) error { did = append(did, "retried "+at.ID); return nil },
+			Forget: func(_ context.Context, at FailedID) error { did = append(did, "forgot "+at.ID); return nil },
+		}
+	})
+	form := func(id string, more ...string) url.Values {
+		v := url.Values{"message": {FailedID{"payments", "failed_jobs", id}.Token()}}
+		for i := 0; i < len(more); i += 2 {
+			v.Set(more[i], more[i+1])
+		}
+		return v
+	}
+	for _, tt := range []struct {
+		path string
+		form url.Values
+		code int
+		says string
+	}{
+		{"/failed/forget", form("keyed"), 200, "Forget for good?"},
+		{"/failed/forget", form("keyed", "confirm", "yes", "reason", " "), 400, "There is no reason"},
+		{"/failed/retry", form("keyed"), 200, "1 of 1 are at the end of their queues"},
+		{"/failed/forget", form("plain", "confirm", "yes", "reason", "it is no job"), 200, "1 of 1 were deleted: it is no job"},
+		{"/failed/forget", form("gone", "confirm", "yes", "reason", "x"), 200, "there is no such failed message"},
+	} {
+		if code, body := o.ask(http.MethodPost, tt.path, tt.form); code != tt.code || !strings.Contains(body, tt.says) {
+			t.Errorf("%s %v: status %d, want %d with %q\n%s", tt.path, tt.form, code, tt.code, tt.says, body)
+		}
+	}
+	if got, want := strings.Join(did, ", "), "retried keyed, forgot plain"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	for at, want := range map[zabor.Key]string{
+		key:             `message retried by local: message keyed of queue payments (failed_jobs), a App\Jobs\Charge`,
+		{Scope: "shop"}: "message forgotten by local: message plain of queue payments (failed_jobs): it is no job",
+	} {
+		notes, err := o.store.Notes(t.Context(), at)
+		if err != nil || len(notes) != 1 || notes[0].Kind+" by "+notes[0].By+": "+notes[0].Text != want {
+			t.Errorf("%s: %+v, %v; want %s", at, notes, err, want)
+		}
+	}
+	o.sees(200, "/failed", "What people did lately", "Message forgotten", "it is no job", "Message retried", "by local")
 }
 
 // A form that is not whole decides nothing, and says what is missing.
@@ -257,25 +371,137 @@ func TestReports(t *testing.T) {
 	o.sees(200, "/doctor", "ZB101", "config/queue.php:7", "300 findings and 100 more", "write 90")
 }
 
-// A second person confirms what the first has proposed.
-func TestASecondPerson(t *testing.T) {
+// person is a signed-in user of an office.
+type person struct {
+	*office
+	cookie string
+}
+
+func (o *office) signIn(name string) person {
+	o.Helper()
+	request := httptest.NewRequest(http.MethodPost, "/login", strings.NewReader(url.Values{"name": {name}, "password": {"correct horse"}}.Encode()))
+	request.Host = "127.0.0.1:8071"
+	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	answer := httptest.NewRecorder()
+	o.board.ServeHTTP(answer, request)
+	if cookies := answer.Result().Cookies(); answer.Code == http.StatusSeeOther && len(cookies) == 1 {
+		return person{o, cookies[0].Name + "=" + cookies[0].Value}
+	}
+	o.Fatalf("%s does not get in: status %d", name, answer.Code)
+	return person{}
+}
+
+// says checks that a page answers p so and says all of these, and none behind "!".
+func (p person) says(status int, method, path string, form url.Values, words ...string) string {
+	p.Helper()
+	request := httptest.NewRequest(method, path, strings.NewReader(form.Encode()))
+	request.Host = "127.0.0.1:8071"
+	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	request.Header.Set("Cookie", p.cookie)
+	answer := httptest.NewRecorder()
+	p.board.ServeHTTP(answer, request)
+	body := answer.Body.String()
+	if answer.Code != status {
+		p.Errorf("%s: status %d, want %d\n%s", path, answer.Code, status, body)
+	}
+	for _, word := range words {
+		without, not := strings.CutPrefix(word, "!")
+		if strings.Contains(body, without) == not {
+			p.Errorf("%s: %q\n%s", path, word, body)
+		}
+	}
+	return body
+}
+
+// A release by two persons, page by page: both have looked, what is only proposed is
+// not called decided, whoever must confirm it finds it, and a form is about the
+// proposal that its person has seen and no other.
+func TestTwoPersonsRelease(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t, func(options *Options) { options.SecondPerson = true })
+	o := newOffice(t, func(options *Options) {
+		hash, err := access.Hash("correct horse")
+		if err != nil {
+			t.Fatal(err)
+		}
+		options.SecondPerson = true
+		if options.Guard, err = access.New(access.Options{Users: []access.User{{Name: "anna", Hash: hash, Role: access.Operator}, {Name: "boris", Hash: hash, Role: access.Operator}}}); err != nil {
+			t.Fatal(err)
+		}
+	})
 	row := o.row("1", zabor.Outcome{Verdict: zabor.Misdirected, Reason: "404"})
-	form := url.Values{"row": {token(row.Key, row.Claim)}, "action": {"release"}, "reason": {"nothing is there"}, "checked": {"yes"}, "confirm": {"yes"}}
-	if code, body := o.ask(http.MethodPost, "/decide", form); code != 200 || !strings.Contains(body, "it is proposed; nothing was changed yet") {
-		t.Fatalf("status %d\n%s", code, body)
+	if _, err := o.store.DB().Exec("UPDATE zabor_fences SET send_until = send_until - 3600000000"); err != nil { // nothing can be on its way any more
+		t.Fatal(err)
 	}
-	o.sees(200, rowURL(row.Key), "A release waits for a second person", "cannot confirm it")
-	if code, body := o.ask(http.MethodPost, "/decide", form); code != http.StatusUnprocessableEntity || !strings.Contains(body, "another operator must") {
-		t.Errorf("the same person: status %d\n%s", code, body)
+	anna, boris := o.signIn("anna"), o.signIn("boris")
+	at := token(row.Key, row.Claim)
+	form := func(more ...string) url.Values {
+		v := url.Values{"row": {at}, "action": {"release"}, "reason": {"nothing is there"}}
+		for i := 0; i < len(more); i += 2 {
+			v.Set(more[i], more[i+1])
+		}
+		return v
 	}
+	const post, get = http.MethodPost, http.MethodGet
+	mark := func() string { // of the proposal that boris sees on the row's page
+		t.Helper()
+		_, after, found := strings.Cut(boris.says(200, get, rowURL(row.Key), nil, "A release waits for a second person"), `name="second.`+at+`" value="`)
+		value, _, _ := strings.Cut(after, `"`)
+		if !found || value == "0" {
+			t.Fatalf("the form is about the proposal %q", value)
+		}
+		return value
+	}
+	unchanged := func(notes int) {
+		t.Helper()
+		now, err := o.store.Load(t.Context(), row.Key)
+		all, noteErr := o.store.Notes(t.Context(), row.Key)
+		if err != nil || noteErr != nil || now.Claim != row.Claim || len(all) != notes {
+			t.Errorf("row %+v with %d notes, want %d; %v %v", now, len(all), notes, err, noteErr)
+		}
+	}
+	before, err := o.store.Notes(t.Context(), row.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := len(before)
+
+	// Nobody proposes who has not looked, nor without having seen what will happen.
+	anna.says(422, post, "/decide", form(), "say that you did", "!Is this right?")
+	anna.says(422, post, "/decide", form("confirm", "yes", "second."+at, "0"), "say that you did", "Not decided")
+	anna.says(422, post, "/decide", form("confirm", "yes", "checked", "yes"), "nobody has proposed", "Not decided")
+	unchanged(n)
+	anna.says(200, post, "/decide", form("checked", "yes"), "Is this right?", "first it is proposed only", "Yes, propose it", `name="second.`+at+`" value="0"`)
+	unchanged(n)
+	anna.says(200, post, "/decide", form("checked", "yes", "confirm", "yes", "second."+at, "0"), "<h1>Proposed, not decided yet</h1>", "nothing was changed yet")
+	unchanged(n + 1)
+
+	// It is found by whoever has to confirm it.
+	boris.says(200, get, "/open", nil, "a second person must confirm", "by anna", "nothing is there", "!Yours")
+	anna.says(200, get, "/open", nil, "Yours: another operator confirms it.")
+	boris.says(200, get, "/", nil, "/open#proposals", "a second person must confirm")
+	anna.says(200, get, rowURL(row.Key), nil, "Whoever proposed it cannot confirm it.")
+	first := mark()
+	anna.says(422, post, "/decide", form("checked", "yes", "confirm", "yes", "second."+at, first), "another operator must")
+	boris.says(422, post, "/decide", form("confirm", "yes", "second."+at, first), "say that you did", "Not decided")
+	boris.says(422, post, "/decide", form("confirm", "yes", "checked", "yes", "second."+at, "0"), "has proposed to release it since you looked")
+	boris.says(200, post, "/decide", form("checked", "yes", "second."+at, first), "it is decided by two: anna, confirmed by boris", "Yes, do it")
+
+	// What was withdrawn meanwhile is not confirmed, and no proposal of its own.
+	anna.says(303, post, "/withdraw", form())
+	boris.says(422, post, "/decide", form("checked", "yes", "confirm", "yes", "second."+at, first), "nobody has proposed", "Not decided")
+	boris.says(409, post, "/withdraw", form(), "Nothing waits to be withdrawn")
+	boris.says(200, get, "/open", nil, "!must confirm")
+	unchanged(n + 2)
+
+	// Another proposal than the one that was seen is not confirmed either.
+	anna.says(200, post, "/decide", form("checked", "yes", "confirm", "yes", "second."+at, "0"), "Proposed, not decided yet")
+	boris.says(422, post, "/decide", form("checked", "yes", "confirm", "yes", "second."+at, first), "has proposed to release it since you looked")
+	unchanged(n + 3)
+	boris.says(200, post, "/decide", form("checked", "yes", "confirm", "yes", "second."+at, mark()), "<h1>Decided</h1>", "it is decided by two")
 	now, err := o.store.Load(t.Context(), row.Key)
-	if err != nil || now.Claim != row.Claim {
-		t.Errorf("row %+v, %v", now, err)
+	all, noteErr := o.store.Notes(t.Context(), row.Key)
+	if err != nil || noteErr != nil || now.State != zabor.Released || all[len(all)-1].By != "anna, confirmed by boris" {
+		t.Errorf("row %+v, notes %+v, %v %v", now, all, err, noteErr)
 	}
-	if code, _ := o.ask(http.MethodPost, "/withdraw", form); code != http.StatusSeeOther {
-		t.Errorf("withdrawn with status %d", code)
-	}
-	o.sees(200, rowURL(row.Key), "!A release waits")
+	boris.says(200, get, "/open", nil, "!must confirm")
 }

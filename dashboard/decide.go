@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -92,7 +93,7 @@ func readToken(text string) (k zabor.Key, c zabor.Claim, ok bool) {
 const mostAtOnce = 200
 
 // readDecisions are the decisions of a form.
-func readDecisions(r *http.Request, by string) ([]zabor.Decision, *trouble) {
+func (d *Dashboard) readDecisions(r *http.Request, by string) ([]zabor.Decision, *trouble) {
 	back := func(what, next string) *trouble {
 		return &trouble{What: what, Next: next + " Nothing was changed.", Link: "/open", Words: "In doubt and held"}
 	}
@@ -116,13 +117,17 @@ func readDecisions(r *http.Request, by string) ([]zabor.Decision, *trouble) {
 		if !ok {
 			return nil, back("This form is not complete", "Open the page again.")
 		}
-		d := zabor.Decision{Key: key, Seen: seen, Action: action, By: by, Reason: reason, CheckedProvider: r.PostForm.Get("checked") == "yes"}
+		if !key.In(d.o.Scope) {
+			t := d.elsewhere(key, "Nothing was changed.", "/open", "In doubt and held")
+			return nil, &t
+		}
+		one := zabor.Decision{Key: key, Seen: seen, Action: action, By: by, Reason: reason, CheckedProvider: r.PostForm.Get("checked") == "yes"}
 		if action == zabor.Settle {
-			if d.Reference = strings.TrimSpace(r.PostForm.Get("reference." + text)); d.Reference == "" {
+			if one.Reference = strings.TrimSpace(r.PostForm.Get("reference." + text)); one.Reference == "" {
 				return nil, back("A number of the provider's is missing", "Order "+readable(key.Order)+": what went through has a number at the provider. Give one for each row.")
 			}
 		}
-		all = append(all, d)
+		all = append(all, one)
 	}
 	return all, nil
 }
@@ -136,8 +141,11 @@ type verdict struct {
 	Lines []string
 	Err   string
 	Stale *stale // the row has changed since it was looked at
-	// Proposed: it waits for a second person, and is only kept for them.
+	// Proposed: it waits for a second person, and is only kept for them. Second is the
+	// proposal that the decision is about, as [proposalMark] has it; empty: it needs
+	// no second person.
 	Proposed bool
+	Second   string
 }
 
 // stale says who changed the row meanwhile.
@@ -154,12 +162,13 @@ type decidePage struct {
 	Verdicts  []verdict
 	Possible  int
 	Done      int
+	Proposals int // of those that are possible or done: that are only proposed
 }
 
 // decide shows what a decision would do, and does it when it is confirmed.
 func (d *Dashboard) decide(w http.ResponseWriter, r *http.Request) {
 	who := access.From(r.Context())
-	decisions, wrong := readDecisions(r, who.Name)
+	decisions, wrong := d.readDecisions(r, who.Name)
 	if wrong != nil {
 		d.trouble(w, r, http.StatusBadRequest, *wrong)
 		return
@@ -175,10 +184,13 @@ func (d *Dashboard) decide(w http.ResponseWriter, r *http.Request) {
 		p, err := d.o.Look(ctx, one)
 		v.Row, v.Lines = p.Row, p.Lines
 		if err == nil {
-			v, err = d.second(ctx, v, who, body.Confirmed)
+			v, err = d.second(ctx, v, who, body.Confirmed, r.PostForm.Get("second."+v.Token))
 		}
 		if err == nil && body.Confirmed && !v.Proposed {
 			v.Row, v.Lines, err = d.taken(ctx, v.Decision)
+			if err == nil && v.By != who.Name {
+				v.Lines = append(v.Lines, "it is decided by two: "+v.By)
+			}
 		}
 		switch {
 		case errors.Is(err, zabor.ErrStale):
@@ -191,20 +203,30 @@ func (d *Dashboard) decide(w http.ResponseWriter, r *http.Request) {
 			v.Err = err.Error()
 		case body.Confirmed:
 			body.Done++
+			body.Proposals += b2i(v.Proposed)
 		default:
 			body.Possible++
+			body.Proposals += b2i(v.Proposed)
 		}
 		body.Verdicts = append(body.Verdicts, v)
 	}
 	d.changed()
-	title := "Is this right?"
-	if body.Confirmed {
-		title = "Decided"
+	d.show(w, r, status, "decide", body.title(), "/open", body)
+}
+
+// title says how far it has come: what is only proposed is not decided.
+func (p decidePage) title() string {
+	switch {
+	case p.Possible == 0 && p.Done == 0:
+		return "Not decided"
+	case !p.Confirmed:
+		return "Is this right?"
+	case p.Proposals == p.Done:
+		return "Proposed, not decided yet"
+	case p.Proposals > 0:
+		return fmt.Sprintf("%d decided, %d proposed", p.Done-p.Proposals, p.Proposals)
 	}
-	if body.Possible == 0 && body.Done == 0 {
-		title = "Not decided"
-	}
-	d.show(w, r, status, "decide", title, "/open", body)
+	return "Decided"
 }
 
 func (d *Dashboard) taken(ctx context.Context, one zabor.Decision) (zabor.Row, []string, error) {
@@ -237,6 +259,7 @@ type openPage struct {
 	Held, Doubt       []openRow
 	HeldMore, DubMore string // addresses of the next pages; empty: there are none
 	HeldN, DoubtN     int64
+	Proposals         []proposal // releases that wait for a second person
 	Choices           []choice
 }
 
@@ -260,6 +283,10 @@ func (d *Dashboard) open(w http.ResponseWriter, r *http.Request) {
 			body.DoubtN = c.Rows
 		}
 	}
+	if body.Proposals, err = d.proposals(r.Context(), access.From(r.Context())); err != nil {
+		d.away(w, r, err)
+		return
+	}
 	for _, list := range []struct {
 		state zabor.State
 		name  string
@@ -267,7 +294,7 @@ func (d *Dashboard) open(w http.ResponseWriter, r *http.Request) {
 		more  *string
 	}{{zabor.Held, "held", &body.Held, &body.HeldMore}, {zabor.Doubt, "doubt", &body.Doubt, &body.DubMore}} {
 		after, _ := readMark(r.URL.Query().Get(list.name))
-		rows, err := d.o.Store.Oldest(r.Context(), list.state, after, perOpenPage+1)
+		rows, err := d.o.Store.Oldest(r.Context(), d.o.Scope, list.state, after, perOpenPage+1)
 		if err != nil {
 			d.away(w, r, err)
 			return

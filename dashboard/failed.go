@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	"zabor"
 	"zabor/dashboard/access"
+	"zabor/sqlstore"
 )
 
 // Failures are the failure transports of the queues. The functions are nil where
@@ -17,6 +19,9 @@ import (
 type Failures struct {
 	// List gives the newest of each transport, at most so many of each.
 	List func(ctx context.Context, limit int) ([]FailedList, error)
+	// Times is when those that lie there now were put there, as far back as from; of
+	// each transport the newest, as many as its cost allows.
+	Times func(ctx context.Context, from time.Time) ([]time.Time, error)
 	// One is a message with what is decoded of it.
 	One func(ctx context.Context, at FailedID) (FailedMessage, error)
 	// Retry puts a message back on its queue, and deletes it after that; a worker
@@ -74,9 +79,19 @@ func (m FailedMessage) FirstLine() string {
 type failedPage struct {
 	Lists  []FailedList
 	Total  int64
-	Unread bool // a transport could not be read, or not to its end
-	Queues bool // there are queues at all
+	Unread bool              // a transport could not be read, or not to its end
+	Queues bool              // there are queues at all
+	Lately []sqlstore.NoteOn // what people did about messages, the newest first
 }
+
+// Kinds of the notes of what people did about a message: on its key, where it has one.
+const (
+	messageRetried   = "message retried"
+	messageForgotten = "message forgotten"
+)
+
+// mostLately is how many of them the page shows.
+const mostLately = 20
 
 func (d *Dashboard) failedList(w http.ResponseWriter, r *http.Request) {
 	body := failedPage{Queues: d.o.Failed.List != nil}
@@ -90,6 +105,11 @@ func (d *Dashboard) failedList(w http.ResponseWriter, r *http.Request) {
 	for _, l := range body.Lists {
 		body.Total += l.Total
 		body.Unread = body.Unread || l.Err != ""
+	}
+	var err error
+	if body.Lately, err = d.o.Store.LatestNotes(r.Context(), d.o.Scope, mostLately, messageRetried, messageForgotten); err != nil {
+		d.away(w, r, err)
+		return
 	}
 	d.show(w, r, http.StatusOK, "failed", "Failed messages", "/failed", body)
 }
@@ -132,6 +152,7 @@ func (d *Dashboard) gone(w http.ResponseWriter, r *http.Request) {
 type movedPage struct {
 	Forget    bool
 	Confirmed bool
+	Reason    string // why it is forgotten
 	Messages  []moved
 	Done      int
 }
@@ -160,6 +181,11 @@ func (d *Dashboard) move(w http.ResponseWriter, r *http.Request, body movedPage,
 		d.trouble(w, r, http.StatusBadRequest, trouble{What: "No message was chosen", Next: "Mark the messages that are meant. Nothing was changed.", Link: "/failed", Words: "Failed messages"})
 		return
 	}
+	body.Reason = strings.TrimSpace(r.PostForm.Get("reason"))
+	if body.Forget && body.Confirmed && body.Reason == "" {
+		d.trouble(w, r, http.StatusBadRequest, trouble{What: "There is no reason", Next: "Say why they are forgotten: it is kept under your name. Nothing was changed.", Link: "/failed", Words: "Failed messages"})
+		return
+	}
 	by := access.From(r.Context()).Name
 	ctx := context.WithoutCancel(r.Context())
 	slices.Reverse(chosen) // the oldest goes first
@@ -171,15 +197,10 @@ func (d *Dashboard) move(w http.ResponseWriter, r *http.Request, body movedPage,
 		}
 		m := moved{FailedID: at}
 		if body.Confirmed {
-			if err := do(ctx, at); err != nil {
+			done, err := d.moveOne(ctx, at, body, by, do)
+			body.Done += b2i(done)
+			if err != nil {
 				m.Err = err.Error()
-			} else {
-				body.Done++
-				what := "retried on the dashboard"
-				if body.Forget {
-					what = "forgotten on the dashboard"
-				}
-				d.o.Log.Info(what, "by", by, "queue", at.Queue, "message", at.ID)
 			}
 		}
 		body.Messages = append(body.Messages, m)
@@ -193,4 +214,32 @@ func (d *Dashboard) move(w http.ResponseWriter, r *http.Request, body movedPage,
 		title = "Forgotten"
 	}
 	d.show(w, r, http.StatusOK, "moved", title, "/failed", body)
+}
+
+// moveOne does one thing to one message, and notes who did it.
+func (d *Dashboard) moveOne(ctx context.Context, at FailedID, body movedPage, by string, do func(context.Context, FailedID) error) (done bool, err error) {
+	m, err := d.o.Failed.One(ctx, at)
+	if err != nil {
+		return false, err
+	}
+	if err := do(ctx, at); err != nil {
+		return false, err
+	}
+	note := zabor.Note{Kind: messageRetried, By: by, Text: fmt.Sprintf("message %s of queue %s (%s)", readable(at.ID), at.Queue, at.Transport)}
+	if m.Class != "" {
+		note.Text += ", a " + readable(m.Class)
+	}
+	if body.Forget {
+		note.Kind = messageForgotten
+		note.Text += ": " + body.Reason
+	}
+	key := zabor.Key{Scope: d.o.Scope}
+	if m.Key != nil {
+		key = *m.Key
+	}
+	d.o.Log.Info(note.Kind+" on the dashboard", "by", by, "queue", at.Queue, "message", at.ID, "key", key, "reason", body.Reason)
+	if err := d.o.Store.Note(ctx, key, note); err != nil {
+		return true, fmt.Errorf("it is done, and is in the log alone, under your name: %w", err)
+	}
+	return true, nil
 }

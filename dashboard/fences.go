@@ -54,7 +54,7 @@ func (d *Dashboard) fences(w http.ResponseWriter, r *http.Request) {
 			d.trouble(w, r, http.StatusBadRequest, trouble{What: "This address is not complete", Next: "Begin from the front.", Link: "/fences", Words: "All fences"})
 			return
 		}
-		body.Rows, err = d.o.Store.Recent(r.Context(), states, body.Step, after, perPage+1)
+		body.Rows, err = d.o.Store.Recent(r.Context(), d.o.Scope, states, body.Step, after, perPage+1)
 		if len(body.Rows) > perPage {
 			body.Rows = body.Rows[:perPage]
 			next := url.Values{"after": {writeMark(sqlstore.MarkOf(body.Rows[perPage-1]))}, "state": q["state"]}
@@ -74,11 +74,11 @@ func (d *Dashboard) fences(w http.ResponseWriter, r *http.Request) {
 // find looks for an order, for what an order begins with, and for a reference.
 func (d *Dashboard) find(r *http.Request, text, step string, states []zabor.State) (rows []zabor.Row, more bool, err error) {
 	const most = 200
-	byReference, err := d.o.Store.OfReference(r.Context(), text, most)
+	byReference, err := d.o.Store.OfReference(r.Context(), d.o.Scope, text, most)
 	if err != nil {
 		return nil, false, err
 	}
-	byOrder, err := d.o.Store.OfOrders(r.Context(), text, most)
+	byOrder, err := d.o.Store.OfOrders(r.Context(), d.o.Scope, text, most)
 	if err != nil {
 		return nil, false, err
 	}
@@ -134,6 +134,7 @@ type fencePage struct {
 	Steps    []step
 	Proposal *access.Proposal // of a release that waits for a second person; nil: none
 	Own      bool             // whoever looks has proposed it
+	Second   string           // the proposal in the form that confirms it
 }
 
 // event is one thing that happened to a row.
@@ -149,6 +150,10 @@ func (d *Dashboard) fence(w http.ResponseWriter, r *http.Request) {
 	key, err := keyOf(r.URL.Query())
 	if err != nil {
 		d.trouble(w, r, http.StatusBadRequest, trouble{What: "No row is named", Detail: []string{err.Error()}, Next: "Look the row up.", Link: "/fences", Words: "All fences"})
+		return
+	}
+	if !key.In(d.o.Scope) {
+		d.trouble(w, r, http.StatusNotFound, d.elsewhere(key, "See what there is of this order here.", "/fences?"+url.Values{"q": {key.Order}}.Encode(), "All rows of the order"))
 		return
 	}
 	row, err := d.o.Store.Load(r.Context(), key)
@@ -168,7 +173,7 @@ func (d *Dashboard) fence(w http.ResponseWriter, r *http.Request) {
 		d.away(w, r, err)
 		return
 	}
-	others, err := d.o.Store.OfOrders(r.Context(), key.Order, 20)
+	others, err := d.o.Store.OfOrders(r.Context(), d.o.Scope, key.Order, 20)
 	if err != nil {
 		d.away(w, r, err)
 		return
@@ -176,11 +181,21 @@ func (d *Dashboard) fence(w http.ResponseWriter, r *http.Request) {
 	body := fencePage{Row: row, Events: timeline(row, notes), Evidence: d.evidence(row), Choices: choices(row), Steps: life(row)}
 	body.Others = slices.DeleteFunc(others, func(o zabor.Row) bool { return o.Key == key || o.Order != key.Order })
 	if p, waits := access.Proposed(notes, row.Claim); waits {
-		body.Proposal, body.Own = &p, p.By == access.From(r.Context()).Name
+		body.Proposal, body.Own, body.Second = &p, p.By == access.From(r.Context()).Name, proposalMark(p, waits)
 	}
 	body.Request, body.Why = requestFields(row)
 	body.Status, body.Answer = answerFields(row)
 	d.show(w, r, http.StatusOK, "fence", "Order "+readable(row.Order)+", "+readable(row.Step), "/fences", body)
+}
+
+// elsewhere says that a row is of another installation than this dashboard's: it is
+// neither shown nor decided here, with this installation's providers and hooks.
+func (d *Dashboard) elsewhere(key zabor.Key, next, link, words string) trouble {
+	return trouble{
+		What:   "This row is not of this installation",
+		Detail: []string{"The scope " + readable(key.Scope) + " is not in " + readable(d.o.Scope) + ", which zabor.yaml has. Two installations on one table do not meet."},
+		Next:   next, Link: link, Words: words,
+	}
 }
 
 // timeline is what is known to have happened, the newest first: the row's own
@@ -270,8 +285,13 @@ func noteWords(n zabor.Note) (what, class string) {
 		}
 		return words, stateClass(state)
 	}
-	if n.Kind == "evidence" {
+	switch n.Kind {
+	case "evidence":
 		return "A late answer", "warn"
+	case messageRetried:
+		return "Its message was put back on its queue", "plain"
+	case messageForgotten:
+		return "Its message was forgotten", "warn"
 	}
 	return title(n.Kind), "plain"
 }

@@ -17,7 +17,9 @@ type numbers struct {
 	sums   kept[sqlstore.Sums]
 	open   kept[[]sqlstore.StateCount]
 	failed kept[failedCount]
-	charts map[string]*kept[chart]
+
+	proposals kept[[]proposal]
+	charts    map[string]*kept[chart]
 }
 
 // kept is a value and when and how slowly it was read.
@@ -110,11 +112,13 @@ func (k *kept[T]) forget() {
 }
 
 func (d *Dashboard) sums(ctx context.Context) (sqlstore.Sums, time.Time, error) {
-	return d.numbers.sums.get(ctx, d.o.Store.Sums)
+	return d.numbers.sums.get(ctx, func(ctx context.Context) (sqlstore.Sums, error) { return d.o.Store.Sums(ctx, d.o.Scope) })
 }
 
 func (d *Dashboard) unclosed(ctx context.Context) ([]sqlstore.StateCount, error) {
-	counts, _, err := d.numbers.open.get(ctx, func(ctx context.Context) ([]sqlstore.StateCount, error) { return d.o.Store.CountUnclosed(ctx, "") })
+	counts, _, err := d.numbers.open.get(ctx, func(ctx context.Context) ([]sqlstore.StateCount, error) {
+		return d.o.Store.CountUnclosed(ctx, d.o.Scope)
+	})
 	return counts, err
 }
 
@@ -132,10 +136,12 @@ func (d *Dashboard) waiting(ctx context.Context) (n int64) {
 	return n
 }
 
-// changed lets the next page read the open rows and the failed messages again.
+// changed lets the next page read the open rows, what is proposed about them, and the
+// failed messages again.
 func (d *Dashboard) changed() {
 	d.numbers.open.forget()
 	d.numbers.failed.forget()
+	d.numbers.proposals.forget()
 }
 
 // failedCount is how many messages were given up; unknown: not all could be counted.
@@ -165,6 +171,8 @@ type lane struct {
 	Total int64
 	Most  int64
 	Bars  []bar
+
+	Unknown bool // it could not be counted
 }
 
 // bar is one bucket, in the units of the picture.
@@ -227,20 +235,32 @@ func (d *Dashboard) draw(ctx context.Context, s span) (chart, error) {
 	} {
 		counts := map[int]int64{}
 		for _, state := range l.states {
-			found, err := d.o.Store.Entered(ctx, state, c.From, width)
+			found, err := d.o.Store.Entered(ctx, d.o.Scope, state, c.From, width)
 			if err != nil {
 				return chart{}, err
 			}
 			merge(counts, found)
 		}
 		for _, kind := range l.kinds {
-			found, err := d.o.Store.NotedIn(ctx, kind, c.From, width)
+			found, err := d.o.Store.NotedIn(ctx, d.o.Scope, kind, c.From, width)
 			if err != nil {
 				return chart{}, err
 			}
 			merge(counts, found)
 		}
 		c.Lanes = append(c.Lanes, l.lane.drawn(counts, s.number, c.From, width))
+	}
+	if d.o.Failed.Times != nil {
+		given := lane{Name: "Given up", Class: "bad", What: "messages that lie in a failure transport"}
+		times, err := d.o.Failed.Times(ctx, c.From)
+		given.Unknown = err != nil
+		counts := map[int]int64{}
+		for _, at := range times {
+			if !at.Before(c.From) && at.Before(c.To) {
+				counts[int(at.Sub(c.From)/width)]++
+			}
+		}
+		c.Lanes = append(c.Lanes, given.drawn(counts, s.number, c.From, width))
 	}
 	return c, nil
 }

@@ -9,13 +9,15 @@ import (
 	"time"
 
 	"zabor"
+	"zabor/dashboard/access"
 	"zabor/sqlstore"
 )
 
 // Status is what a process says of itself while it is alive, as JSON in the
 // fence's database.
 type Status struct {
-	Kind    string            `json:"kind"` // worker, proxy, serve or dashboard
+	Kind    string            `json:"kind"`  // worker, proxy, serve or dashboard
+	Scope   string            `json:"scope"` // the installation's
 	Host    string            `json:"host"`
 	PID     int               `json:"pid"`
 	Version string            `json:"version"`
@@ -73,6 +75,8 @@ func (d *Dashboard) processes(ctx context.Context) ([]process, error) {
 		p := process{Started: one.Started, Seen: one.Seen, Late: one.ReadAt.Sub(one.Seen) > 3*every}
 		if json.Unmarshal(one.Status, &p.Status) != nil {
 			p.Kind = "unknown"
+		} else if d.o.Scope != "" && p.Scope != d.o.Scope {
+			continue // its queues and its providers are others
 		}
 		all = append(all, p)
 	}
@@ -212,6 +216,13 @@ func (d *Dashboard) tiles(ctx context.Context, counts []sqlstore.StateCount) []t
 		one(zabor.Captured, "Under way", "a call runs", "/fences?state=captured", "plain"),
 		one(zabor.Pending, "Pending", "no verdict yet", "/fences?state=pending", "plain"),
 		one(zabor.Released, "Free again", "will be called when delivered", "/fences?state=released", "plain"),
+	}
+	if proposals, err := d.proposals(ctx, access.Identity{}); d.o.SecondPerson {
+		t := tile{Name: "Proposed", What: "a second person must confirm", Link: "/open#proposals", Class: "warn", N: int64(len(proposals)), Unknown: err != nil}
+		if len(proposals) > 0 {
+			t.Oldest = proposals[0].At
+		}
+		tiles = append(tiles, t)
 	}
 	if d.o.Failed.List != nil {
 		count := d.failedCount(ctx)

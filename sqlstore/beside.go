@@ -7,14 +7,20 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"strings"
 
 	"zabor"
 )
 
 // Note appends to what is known of k, see [zabor.Store]. A text above 4000 bytes
-// is cut.
+// is cut. A key that has a scope alone stands for the installation, for what is about
+// none of its rows.
 func (s *Store) Note(ctx context.Context, k zabor.Key, n zabor.Note) error {
-	if err := k.Validate(); err != nil {
+	about := k
+	if k.Order == "" && k.Step == "" {
+		about.Order, about.Step = "any", "any"
+	}
+	if err := about.Validate(); err != nil {
 		return fmt.Errorf("note on %s: %w", k, err)
 	}
 	if err := s.write(ctx, s.text.note, noteArgs(k, n)...); err != nil {
@@ -53,6 +59,71 @@ func (s *Store) Notes(ctx context.Context, k zabor.Key) ([]zabor.Note, error) {
 }
 
 const notesQuery = "SELECT epoch, at, kind, actor, note FROM zabor_notes WHERE scope = ? AND order_id = ? AND step = ? ORDER BY at, epoch, id"
+
+// NoteOn is a note with the key that it is on.
+type NoteOn struct {
+	Key zabor.Key
+	zabor.Note
+}
+
+// CurrentNotes are the notes of these kinds about rows as they are now, that is of
+// their present epoch, in the installation of that scope, see [zabor.Key.In]; oldest
+// first. It reads all notes of these kinds: there must be few.
+func (s *Store) CurrentNotes(ctx context.Context, scope string, kinds ...string) ([]NoteOn, error) {
+	query, args := currentNotes(scope, kinds)
+	return s.notesOn(ctx, query, args)
+}
+
+func currentNotes(scope string, kinds []string) (query string, args []any) {
+	var parts []string
+	for i, kind := range kinds {
+		where, whereArgs := within(scope, "kind = ?", []any{kind})
+		parts = append(parts, fmt.Sprintf("SELECT * FROM (SELECT %s FROM zabor_notes WHERE %s) n%d", noteColumns, where, i))
+		args = append(args, whereArgs...)
+	}
+	return "SELECT n.* FROM (" + strings.Join(parts, " UNION ALL ") + ") n JOIN zabor_fences f ON f.scope = n.scope AND f.order_id = n.order_id AND f.step = n.step AND f.epoch = n.epoch" +
+		" ORDER BY n.at", args
+}
+
+// LatestNotes are the notes of these kinds in the installation of that scope, see
+// [zabor.Key.In], the newest first, at most limit.
+func (s *Store) LatestNotes(ctx context.Context, scope string, limit int, kinds ...string) ([]NoteOn, error) {
+	query, args := latestNotes(scope, int64(limit), kinds)
+	return s.notesOn(ctx, query, args)
+}
+
+func latestNotes(scope string, limit int64, kinds []string) (query string, args []any) {
+	var parts []string
+	for i, kind := range kinds {
+		where, whereArgs := within(scope, "kind = ?", []any{kind})
+		parts = append(parts, fmt.Sprintf("SELECT * FROM (SELECT %s FROM zabor_notes WHERE %s ORDER BY at DESC LIMIT ?) n%d", noteColumns, where, i))
+		args = append(append(args, whereArgs...), limit)
+	}
+	return strings.Join(parts, " UNION ALL ") + " ORDER BY at DESC LIMIT ?", append(args, limit)
+}
+
+const noteColumns = keyColumns + ", epoch, at, kind, actor, note"
+
+func (s *Store) notesOn(ctx context.Context, query string, args []any) ([]NoteOn, error) {
+	var all []NoteOn
+	err := s.repeat(ctx, func(ctx context.Context) error {
+		all = nil
+		return s.query(ctx, func(rows *sql.Rows) error {
+			var scope, order, step, actor []byte
+			var n NoteOn
+			var at int64
+			err := rows.Scan(&scope, &order, &step, &n.Epoch, &at, &n.Kind, &actor, &n.Text)
+			n.Key = zabor.Key{Scope: string(scope), Order: string(order), Step: string(step)}
+			n.At, n.By = moment(at), string(actor)
+			all = append(all, n)
+			return err
+		}, s.dialect.sql(query), args...)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read notes: %w", err)
+	}
+	return all, nil
+}
 
 // Noted gives the key of every note of a kind, in no order. It reads all notes.
 func (s *Store) Noted(ctx context.Context, kind string) iter.Seq2[zabor.Key, error] {

@@ -94,7 +94,7 @@ const selectRow = "SELECT " + allColumns + ", looked_at, {now} AS read_at FROM z
 
 // sql is query with the dialect's words put in.
 func (d *dialect) sql(query string) string {
-	query = strings.NewReplacer("{now}", d.now, "{greatest}", d.greatest, "{lock}", d.lock, "{none}", d.none, "{div}", d.div, "{recent}", d.recent, "{references}", d.references).Replace(query)
+	query = strings.NewReplacer("{now}", d.now, "{greatest}", d.greatest, "{lock}", d.lock, "{none}", d.none, "{div}", d.div, "{recent}", d.recent, "{references}", d.references, "{others}", d.others, "{order}", d.order, "{open}", d.open).Replace(query)
 	if !d.numbered {
 		return query
 	}

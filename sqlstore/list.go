@@ -16,6 +16,7 @@ import (
 // page at a time.
 type Filter struct {
 	States []zabor.State // empty: any
+	Within string        // only of this installation, see [zabor.Key.In]; empty: of all
 	Scope  *string       // nil: any
 	Order  string        // empty: any
 	Step   string        // with all its parts: "refund" also lists "refund:R-7". Empty: any
@@ -73,6 +74,8 @@ func (d *dialect) where(f Filter, state zabor.State) (text string, args []any) {
 	}
 	if f.Scope != nil {
 		add("scope = ?", []byte(*f.Scope))
+	} else if f.Within != "" {
+		add(inScope, scopeArgs(f.Within)...)
 	}
 	if f.Order != "" {
 		add("order_id = ?", []byte(f.Order))
@@ -105,14 +108,15 @@ type StateCount struct {
 	State  zabor.State
 	Rows   int64
 	Oldest time.Time // when it entered the state
+	Older  []int64   // of them, that have been in it for at least each of the ages asked for
 	ReadAt time.Time // the database's clock
 }
 
 // CountUnclosed counts the rows that are not closed, by state, in the given scope
-// and the scopes in it; the empty scope counts everywhere. It reads open rows
-// only, however many are closed.
-func (s *Store) CountUnclosed(ctx context.Context, scope string) ([]StateCount, error) {
-	query, args := unclosed(scope)
+// and the scopes in it; the empty scope counts everywhere; and how many of them are
+// in it for how long. It reads open rows only, however many are closed.
+func (s *Store) CountUnclosed(ctx context.Context, scope string, ages ...time.Duration) ([]StateCount, error) {
+	query, args := unclosed(scope, ages)
 	query = s.dialect.sql(query)
 	var counts []StateCount
 	err := s.repeat(ctx, func(ctx context.Context) error {
@@ -120,7 +124,12 @@ func (s *Store) CountUnclosed(ctx context.Context, scope string) ([]StateCount, 
 		return s.query(ctx, func(rows *sql.Rows) error {
 			var c StateCount
 			var oldest, now int64
-			err := rows.Scan(&c.State, &c.Rows, &oldest, &now)
+			into := []any{&c.State, &c.Rows, &oldest, &now}
+			c.Older = make([]int64, len(ages))
+			for i := range ages {
+				into = append(into, &c.Older[i])
+			}
+			err := rows.Scan(into...)
 			c.Oldest, c.ReadAt = moment(oldest), moment(now)
 			counts = append(counts, c)
 			return err
@@ -134,16 +143,20 @@ func (s *Store) CountUnclosed(ctx context.Context, scope string) ([]StateCount, 
 
 // unclosed counts in each range of states by itself: only so does every database
 // read no entry of a closed row.
-func unclosed(scope string) (query string, args []any) {
+func unclosed(scope string, ages []time.Duration) (query string, args []any) {
+	older := strings.Repeat(", COUNT(CASE WHEN state_since <= {now} - ? THEN 1 END)", len(ages))
 	var parts []string
 	for _, states := range openRanges {
+		for _, age := range ages {
+			args = append(args, micros(age))
+		}
 		// Without a scope the index of states has all that is asked for.
 		from, where := "{recent}", " WHERE "+states
 		if scope != "" {
-			from, where = "", where+" AND "+inScope
-			args = append(args, scopeArgs(scope)...)
+			from = ""
+			where, args = within(scope, where, args)
 		}
-		parts = append(parts, "SELECT state, COUNT(*), MIN(state_since), {now} FROM zabor_fences"+from+where+" GROUP BY state")
+		parts = append(parts, "SELECT state, COUNT(*), MIN(state_since), {now}"+older+" FROM zabor_fences"+from+where+" GROUP BY state")
 	}
 	return strings.Join(parts, " UNION ALL ") + " ORDER BY 1", args
 }
@@ -239,11 +252,7 @@ func (s *Store) ParkedFor(ctx context.Context, message string) ([]zabor.Key, err
 // without its part, in the given scope and the scopes in it; the empty scope
 // counts everywhere.
 func (s *Store) OpenSteps(ctx context.Context, scope string) (map[string]int64, error) {
-	where, args := notClosed, []any(nil)
-	if scope != "" {
-		where += " AND " + inScope
-		args = scopeArgs(scope)
-	}
+	where, args := within(scope, notClosed, nil)
 	query := s.dialect.sql("SELECT step, COUNT(*) FROM zabor_fences WHERE " + where + " GROUP BY step")
 	var open map[string]int64
 	err := s.repeat(ctx, func(ctx context.Context) error {
@@ -266,10 +275,7 @@ func (s *Store) OpenSteps(ctx context.Context, scope string) (map[string]int64, 
 }
 
 func (s *Store) count(ctx context.Context, scope, where string, args ...any) (n int64, err error) {
-	if scope != "" {
-		where += " AND " + inScope
-		args = append(args, scopeArgs(scope)...)
-	}
+	where, args = within(scope, where, args)
 	query := s.dialect.sql("SELECT COUNT(*) FROM zabor_fences WHERE " + where)
 	err = s.repeat(ctx, func(ctx context.Context) error {
 		return s.query(ctx, func(rows *sql.Rows) error { return rows.Scan(&n) }, query, args...)

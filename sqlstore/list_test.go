@@ -45,6 +45,9 @@ func TestList(t *testing.T) {
 			{Filter{}, "1/charge 1/refund 1/refund:R-1 1/refunds shop:1/charge shop:2/charge shop/7:2/refund:R-2"},
 			{Filter{Limit: 2}, "1/charge 1/refund"},
 			{Filter{Limit: 2, After: zabor.Key{Order: "1", Step: "refund"}}, "1/refund:R-1 1/refunds"},
+			{Filter{Within: "shop"}, "shop:1/charge shop:2/charge shop/7:2/refund:R-2"},
+			{Filter{Within: "shop", States: []zabor.State{zabor.Settled}, Order: "2"}, "shop:2/charge shop/7:2/refund:R-2"},
+			{Filter{Within: "sho"}, ""},
 			{Filter{Scope: &empty}, "1/charge 1/refund 1/refund:R-1 1/refunds"},
 			{Filter{Scope: &shop}, "shop:1/charge shop:2/charge"},
 			{Filter{Order: "2"}, "shop:2/charge shop/7:2/refund:R-2"},
@@ -139,13 +142,17 @@ func checkPlans(t *testing.T, s *Store) {
 	page, pageArgs := s.dialect.list(Filter{After: after, Limit: 10})
 	settled, settledArgs := s.dialect.list(Filter{States: []zabor.State{zabor.Settled}, After: after, Limit: 10})
 	now := time.Now().UnixMicro()
-	newest, newestArgs := recent(nil, "refund", Mark{}, 50)
-	older, olderArgs := recent([]zabor.State{zabor.Settled}, "", Mark{Since: time.Now(), Key: after}, 50)
-	longest, longestArgs := s.dialect.oldest(zabor.Held, Mark{Since: time.Now(), Key: after}, 50)
-	ofOrder, ofOrderArgs := ofOrders("3-", 50)
-	byReference, byReferenceArgs := ofReference("pay_1", 50)
-	everywhere, _ := unclosed("")
-	inShop, inShopArgs := unclosed("shop")
+	newest, newestArgs := recent("shop", nil, "refund", Mark{}, 50)
+	older, olderArgs := recent("shop", []zabor.State{zabor.Settled}, "", Mark{Since: time.Now(), Key: after}, 50)
+	longest, longestArgs := s.dialect.oldest("shop", zabor.Held, Mark{Since: time.Now(), Key: after}, 50)
+	ofOrder, ofOrderArgs := ofOrders("shop", "3-", 50)
+	byReference, byReferenceArgs := ofReference("shop", "pay_1", 50)
+	others, othersArgs := foreign("zabor_fences", "shop")
+	otherNotes, otherNotesArgs := foreign("zabor_notes", "shop")
+	current, currentArgs := currentNotes("shop", []string{"proposed release", "withdrawn release"})
+	latest, latestArgs := latestNotes("shop", 20, []string{"message retried", "message forgotten"})
+	everywhere, _ := unclosed("", nil)
+	inShop, inShopArgs := unclosed("shop", []time.Duration{0, time.Hour})
 	primary := map[string]string{"mysql": "PRIMARY", "postgres": "zabor_fences_pkey", "sqlite": "sqlite_autoindex_zabor_fences_1"}[s.Dialect()]
 	key := keyArgs(zabor.Key{Scope: "shop", Order: "0", Step: "charge"})
 	for _, c := range []struct {
@@ -160,7 +167,12 @@ func checkPlans(t *testing.T, s *Store) {
 		{"notes of a row", s.dialect.sql(notesQuery), key, "zabor_notes_key"},
 		{"unclosed", s.dialect.sql(everywhere), nil, "zabor_fences_recent|zabor_fences_open"},
 		{"unclosed of a scope", s.dialect.sql(inShop), inShopArgs, "zabor_fences_open|zabor_fences_recent|" + primary},
-		{"count rows", s.dialect.sql(sumRows), nil, "zabor_fences_recent|zabor_fences_open"},
+		{"count rows", s.dialect.sql(sumRows("")), nil, "zabor_fences_recent|zabor_fences_open"},
+		{"count rows of a scope", s.dialect.sql(sumRows(inScope)), scopeArgs("shop"), "zabor_fences_open"},
+		{"rows of others", s.dialect.sql(others), othersArgs, primary},
+		{"current notes", s.dialect.sql(current), currentArgs, "zabor_notes_recent"},
+		{"latest notes", s.dialect.sql(latest), latestArgs, "zabor_notes_recent"},
+		{"notes of others", s.dialect.sql(otherNotes), otherNotesArgs, "zabor_notes_key"},
 		{"control", s.text.control, []any{[]byte("nobody"), []byte(""), "call", int64(3)}, "zabor_fences_control"},
 		{"what changed last", s.dialect.sql(newest), newestArgs, "zabor_fences_recent"},
 		{"what changed before", s.dialect.sql(older), olderArgs, "zabor_fences_recent"},
@@ -170,8 +182,8 @@ func checkPlans(t *testing.T, s *Store) {
 		{"of another reference", s.dialect.sql(byReference), byReferenceArgs, "zabor_fences_other"},
 		{"count references", s.dialect.sql(sumReferences), nil, "zabor_fences_reference"},
 		{"count others", s.dialect.sql(sumOthers), nil, "zabor_fences_other"},
-		{"entered", s.dialect.sql(enteredQuery), []any{now, int64(1), "settled", now}, "zabor_fences_recent"},
-		{"noted", s.dialect.sql(notedInQuery), []any{now, int64(1), "doubt", now}, "zabor_notes_recent"},
+		{"entered", s.dialect.sql(enteredQuery + byBucket), []any{now, int64(1), "settled", now}, "zabor_fences_recent"},
+		{"noted", s.dialect.sql(notedInQuery + byBucket), []any{now, int64(1), "doubt", now}, "zabor_notes_recent"},
 		{"count open", s.dialect.sql("SELECT COUNT(*) FROM zabor_fences WHERE " + notClosed + " AND " + ofStep), stepArgs("charge"), "zabor_fences_open|zabor_fences_recent"},
 	} {
 		plan := explain(t, s, c.query, c.args)
@@ -375,7 +387,8 @@ func TestOutlineAndCounts(t *testing.T) {
 			if want := []string{"0", "1", "2", "3", "4", "5"}; !slices.Equal(got, want) {
 				t.Errorf("rows %q, want %q", got, want)
 			}
-			counts, err := s.CountUnclosed(t.Context(), "")
+			set(t, s, "UPDATE zabor_fences SET state_since = state_since - 90000000 WHERE order_id = ?", []byte("0"))
+			counts, err := s.CountUnclosed(t.Context(), "", 0, time.Minute, time.Hour)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -384,9 +397,9 @@ func TestOutlineAndCounts(t *testing.T) {
 				if age := c.ReadAt.Sub(c.Oldest); age < 0 || age > time.Hour {
 					t.Errorf("the oldest %s row is %s old", c.State, age)
 				}
-				said = append(said, fmt.Sprintf("%s %d", c.State, c.Rows))
+				said = append(said, fmt.Sprintf("%s %d %d", c.State, c.Rows, c.Older))
 			}
-			if want := []string{"a state to come 1", "doubt 1", "held 2"}; !slices.Equal(said, want) {
+			if want := []string{"a state to come 1 [1 0 0]", "doubt 1 [1 0 0]", "held 2 [2 1 0]"}; !slices.Equal(said, want) {
 				t.Errorf("counts %q, want %q", said, want)
 			}
 			if counts, err := s.CountUnclosed(t.Context(), "another scope"); err != nil || len(counts) > 0 {

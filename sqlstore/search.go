@@ -22,14 +22,14 @@ type Mark struct {
 func MarkOf(row zabor.Row) Mark { return Mark{Since: row.StateSince, Key: row.Key} }
 
 // Recent lists outlines of rows, see [Store.Outline], those that entered their
-// state last first: in the given states, none for all that this version knows; of
-// step with all its parts, empty for any; of those behind after; at most limit, 0
-// for 100.
+// state last first: of the installation of that scope, see [zabor.Key.In]; in the
+// given states, none for all that this version knows; of step with all its parts,
+// empty for any; of those behind after; at most limit, 0 for 100.
 //
-// It follows an index in each state. Where few rows are of step, it may go through
-// the index's entries of all others.
-func (s *Store) Recent(ctx context.Context, states []zabor.State, step string, after Mark, limit int) ([]zabor.Row, error) {
-	query, args := recent(states, step, after, int64(cmp.Or(limit, 100)))
+// It follows an index in each state. Where few rows are of step or of the
+// installation, it may go through the index's entries of all others.
+func (s *Store) Recent(ctx context.Context, scope string, states []zabor.State, step string, after Mark, limit int) ([]zabor.Row, error) {
+	query, args := recent(scope, states, step, after, int64(cmp.Or(limit, 100)))
 	return s.outlines(ctx, query, args...)
 }
 
@@ -38,7 +38,7 @@ func (s *Store) Recent(ctx context.Context, states []zabor.State, step string, a
 // rows of a state; other databases sort those of one moment.
 const newestFirst = " ORDER BY state_since DESC, step DESC, scope DESC, order_id DESC LIMIT ?"
 
-func recent(states []zabor.State, step string, after Mark, limit int64) (query string, args []any) {
+func recent(scope string, states []zabor.State, step string, after Mark, limit int64) (query string, args []any) {
 	if len(states) == 0 {
 		states = zabor.States()
 	}
@@ -56,16 +56,25 @@ func recent(states []zabor.State, step string, after Mark, limit int64) (query s
 			where += " AND " + ofStep
 			args = append(args, stepArgs(step)...)
 		}
+		where, args = within(scope, where, args)
 		parts = append(parts, fmt.Sprintf("SELECT * FROM (%s) s%d", selectOutline+"{recent}"+where+newestFirst, i))
 		args = append(args, limit)
 	}
 	return strings.Join(parts, " UNION ALL ") + newestFirst, append(args, limit)
 }
 
-// Oldest lists whole rows in a state, those that entered it first first, behind
-// after; limit 0 is 100.
-func (s *Store) Oldest(ctx context.Context, state zabor.State, after Mark, limit int) ([]zabor.Row, error) {
-	query, args := s.dialect.oldest(state, after, int64(cmp.Or(limit, 100)))
+// within narrows a condition to the rows of an installation, see [zabor.Key.In].
+func within(scope, where string, args []any) (string, []any) {
+	if scope == "" {
+		return where, args
+	}
+	return where + " AND " + inScope, append(args, scopeArgs(scope)...)
+}
+
+// Oldest lists whole rows in a state, those that entered it first first: of the
+// installation of that scope, see [zabor.Key.In], behind after; limit 0 is 100.
+func (s *Store) Oldest(ctx context.Context, scope string, state zabor.State, after Mark, limit int) ([]zabor.Row, error) {
+	query, args := s.dialect.oldest(scope, state, after, int64(cmp.Or(limit, 100)))
 	found, err := s.rows(ctx, query, args...)
 	if err != nil {
 		return nil, fmt.Errorf("list rows in state %s: %w", state, err)
@@ -73,30 +82,33 @@ func (s *Store) Oldest(ctx context.Context, state zabor.State, after Mark, limit
 	return found, nil
 }
 
-func (d *dialect) oldest(state zabor.State, after Mark, limit int64) (query string, args []any) {
+func (d *dialect) oldest(scope string, state zabor.State, after Mark, limit int64) (query string, args []any) {
 	where, args := " WHERE state = ?", []any{string(state)}
 	if !after.Since.IsZero() {
 		where += " AND state_since >= ? AND (state_since > ? OR step > ? OR (step = ? AND (scope > ? OR (scope = ? AND order_id > ?))))"
 		since, key := after.Since.UnixMicro(), keyArgs(after.Key)
 		args = append(args, since, since, key[2], key[2], key[0], key[0], key[1])
 	}
+	where, args = within(scope, where, args)
 	return d.sql(selectRow + "{recent}" + where + " ORDER BY state_since, step, scope, order_id LIMIT ?"), append(args, limit)
 }
 
 // OfOrders lists outlines of the rows of all orders whose id begins with prefix,
-// in whatever scope, in byte order; limit 0 is 100. prefix is not empty.
-func (s *Store) OfOrders(ctx context.Context, prefix string, limit int) ([]zabor.Row, error) {
-	query, args := ofOrders(prefix, int64(cmp.Or(limit, 100)))
+// of the installation of that scope, see [zabor.Key.In], in byte order; limit 0 is
+// 100. prefix is not empty.
+func (s *Store) OfOrders(ctx context.Context, scope, prefix string, limit int) ([]zabor.Row, error) {
+	query, args := ofOrders(scope, prefix, int64(cmp.Or(limit, 100)))
 	return s.outlines(ctx, query, args...)
 }
 
-func ofOrders(prefix string, limit int64) (query string, args []any) {
+func ofOrders(scope, prefix string, limit int64) (query string, args []any) {
 	where, args := " WHERE order_id >= ?", []any{[]byte(prefix)}
 	if end := behind(prefix); end != nil {
 		where += " AND order_id < ?"
 		args = append(args, end)
 	}
-	return selectOutline + where + " ORDER BY order_id, scope, step LIMIT ?", append(args, limit)
+	where, args = within(scope, where, args)
+	return selectOutline + "{order}" + where + " ORDER BY order_id, scope, step LIMIT ?", append(args, limit)
 }
 
 // behind is the first text that is behind all that begin with prefix; nil: none is.
@@ -112,14 +124,16 @@ func behind(prefix string) []byte {
 }
 
 // OfReference lists outlines of the rows that have the provider's reference, as
-// the first or the other one; limit 0 is 100. reference is not empty.
-func (s *Store) OfReference(ctx context.Context, reference string, limit int) ([]zabor.Row, error) {
-	query, args := ofReference(reference, int64(cmp.Or(limit, 100)))
+// the first or the other one, of the installation of that scope, see
+// [zabor.Key.In]; limit 0 is 100. reference is not empty.
+func (s *Store) OfReference(ctx context.Context, scope, reference string, limit int) ([]zabor.Row, error) {
+	query, args := ofReference(scope, reference, int64(cmp.Or(limit, 100)))
 	return s.outlines(ctx, query, args...)
 }
 
-func ofReference(reference string, limit int64) (query string, args []any) {
+func ofReference(scope, reference string, limit int64) (query string, args []any) {
 	// The comparison with the empty text is what the index is made of.
-	const first, other = selectOutline + " WHERE reference = ? AND reference > {none}", selectOutline + " WHERE other_reference = ? AND other_reference > {none}"
-	return "SELECT * FROM (" + first + " LIMIT ?) a UNION ALL SELECT * FROM (" + other + " LIMIT ?) b", []any{[]byte(reference), limit, []byte(reference), limit}
+	first, args := within(scope, selectOutline+"{references} WHERE reference = ? AND reference > {none}", []any{[]byte(reference)})
+	other, otherArgs := within(scope, selectOutline+"{others} WHERE other_reference = ? AND other_reference > {none}", []any{[]byte(reference)})
+	return "SELECT * FROM (" + first + " LIMIT ?) a UNION ALL SELECT * FROM (" + other + " LIMIT ?) b", append(append(append(args, limit), otherArgs...), limit)
 }

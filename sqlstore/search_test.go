@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -38,7 +39,7 @@ func TestSearch(t *testing.T) {
 		}
 		look := func(states []zabor.State, step string, after Mark, limit int) []zabor.Row {
 			t.Helper()
-			rows, err := s.Recent(t.Context(), states, step, after, limit)
+			rows, err := s.Recent(t.Context(), "", states, step, after, limit)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -60,44 +61,102 @@ func TestSearch(t *testing.T) {
 		if got := keysOf(look(nil, "refund", Mark{}, 0)); got != "shop:12/refund:R-1" {
 			t.Errorf("refunds with all parts: %q", got)
 		}
-		oldest, err := s.Oldest(t.Context(), zabor.Held, Mark{}, 1)
+		oldest, err := s.Oldest(t.Context(), "", zabor.Held, Mark{}, 1)
 		if err != nil || keysOf(oldest) != "1/charge" {
 			t.Errorf("held longest: %q, %v", keysOf(oldest), err)
 		}
-		oldest, err = s.Oldest(t.Context(), zabor.Held, MarkOf(oldest[0]), 1)
+		oldest, err = s.Oldest(t.Context(), "", zabor.Held, MarkOf(oldest[0]), 1)
 		if err != nil || keysOf(oldest) != "shop:12/charge" {
 			t.Errorf("held next: %q, %v", keysOf(oldest), err)
 		}
 		for prefix, want := range map[string]string{"1": "1/charge shop:12/charge shop:12/refund:R-1", "12": "shop:12/charge shop:12/refund:R-1", "\xff": "shop:\xff1/charge", "3": ""} {
-			rows, err := s.OfOrders(t.Context(), prefix, 0)
+			rows, err := s.OfOrders(t.Context(), "", prefix, 0)
 			if err != nil || keysOf(rows) != want {
 				t.Errorf("orders %q: %q, %v; want %q", prefix, keysOf(rows), err, want)
 			}
 		}
 		for reference, want := range map[string]string{"pay_1": "shop:12/refund:R-1", "pay_2": "shop/7:2/charge", "pay_3": "shop/7:2/charge", "pay": ""} {
-			rows, err := s.OfReference(t.Context(), reference, 0)
+			rows, err := s.OfReference(t.Context(), "", reference, 0)
 			if err != nil || keysOf(rows) != want {
 				t.Errorf("reference %q: %q, %v; want %q", reference, keysOf(rows), err, want)
 			}
 		}
-		sums, err := s.Sums(t.Context())
+		sums, err := s.Sums(t.Context(), "")
 		if err != nil || sums.Rows[zabor.Held] != 2 || sums.Rows[zabor.Settled] != 2 || sums.Rows[zabor.Doubt] != 1 || sums.ReadAt.IsZero() {
 			t.Errorf("sums %+v, %v", sums, err)
 		}
 		if got, want := [2]int64{sums.Successes(), sums.Unique()}, [2]int64{3, 2}; got != want {
 			t.Errorf("successes and rows %v, want %v", got, want)
 		}
-		if got, err := s.Entered(t.Context(), zabor.Settled, time.UnixMicro(1_000_000), time.Second); err != nil || len(got) != 2 || got[1] != 1 || got[3] != 1 {
+		if got, err := s.Entered(t.Context(), "", zabor.Settled, time.UnixMicro(1_000_000), time.Second); err != nil || len(got) != 2 || got[1] != 1 || got[3] != 1 {
 			t.Errorf("settled by second: %v, %v", got, err)
 		}
-		if got, err := s.Entered(t.Context(), zabor.Held, time.UnixMicro(1_500_000), time.Second); err != nil || len(got) != 1 || got[0] != 1 {
+		if got, err := s.Entered(t.Context(), "", zabor.Held, time.UnixMicro(1_500_000), time.Second); err != nil || len(got) != 1 || got[0] != 1 {
 			t.Errorf("held since then: %v, %v", got, err)
 		}
 		if err := s.Note(t.Context(), walked[0].Key, zabor.Note{Epoch: 1, Kind: "doubt", Text: "x"}); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := s.NotedIn(t.Context(), "doubt", time.Now().Add(-time.Hour), 2*time.Hour); err != nil || got[0] != 1 {
+		if got, err := s.NotedIn(t.Context(), "", "doubt", time.Now().Add(-time.Hour), 2*time.Hour); err != nil || got[0] != 1 {
 			t.Errorf("noted: %v, %v", got, err)
+		}
+	})
+}
+
+// Two shops on one table do not meet: what people look for and what is counted is of
+// the one that asks, and of the scopes in it.
+func TestSearchWithin(t *testing.T) {
+	onEach(t, func(t *testing.T, s *Store) {
+		mine, inMine, other := rowOf("shop", "1", "charge", zabor.Settled), rowOf("shop/7", "1", "charge", zabor.Settled), rowOf("shop-2", "1", "charge", zabor.Settled)
+		for _, row := range []*zabor.Row{&mine, &inMine, &other} {
+			row.Reference, row.OtherReference = "pay_1", "pay_2"
+		}
+		fill(t, s, mine, inMine, other, rowOf("shop", "2", "charge", zabor.Held), rowOf("shop0", "2", "charge", zabor.Held), rowOf("", "2", "charge", zabor.Held))
+		for _, key := range []zabor.Key{mine.Key, inMine.Key, other.Key} {
+			if err := s.Note(t.Context(), key, zabor.Note{Epoch: 1, Kind: "doubt", Text: "x"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		long := time.Now().Add(-time.Hour)
+		for scope, want := range map[string]struct {
+			settled, held, order, reference string
+			successes, noted                int64
+		}{
+			"shop":   {"shop/7:1/charge shop:1/charge", "shop:2/charge", "shop:1/charge shop/7:1/charge", "shop:1/charge shop/7:1/charge", 4, 2},
+			"shop/7": {"shop/7:1/charge", "", "shop/7:1/charge", "shop/7:1/charge", 2, 1},
+			"sho":    {},
+		} {
+			check := func(what string, rows []zabor.Row, err error, want string) {
+				t.Helper()
+				got, wanted := strings.Fields(keysOf(rows)), strings.Fields(want)
+				slices.Sort(got)
+				slices.Sort(wanted)
+				if err != nil || !slices.Equal(got, wanted) {
+					t.Errorf("%s of %s: %q, %v; want %q", what, scope, got, err, wanted)
+				}
+			}
+			rows, err := s.Recent(t.Context(), scope, []zabor.State{zabor.Settled}, "", Mark{}, 0)
+			check("what changed last", rows, err, want.settled)
+			rows, err = s.Recent(t.Context(), scope, []zabor.State{zabor.Settled}, "charge", Mark{Since: time.Now().Add(time.Hour)}, 0)
+			check("what changed before", rows, err, want.settled)
+			rows, err = s.Oldest(t.Context(), scope, zabor.Held, Mark{}, 0)
+			check("what is held", rows, err, want.held)
+			rows, err = s.OfOrders(t.Context(), scope, "1", 0)
+			check("orders", rows, err, want.order)
+			rows, err = s.OfReference(t.Context(), scope, "pay_1", 0)
+			check("references", rows, err, want.reference)
+			sums, err := s.Sums(t.Context(), scope)
+			if err != nil || sums.Successes() != want.successes || sums.Unique()*2 != want.successes || sums.Rows[zabor.Settled]*2 != want.successes {
+				t.Errorf("sums of %s: %+v, %v; want %d successes", scope, sums, err, want.successes)
+			}
+			entered, err := s.Entered(t.Context(), scope, zabor.Settled, long, 2*time.Hour)
+			if err != nil || entered[0]*2 != want.successes {
+				t.Errorf("settled of %s: %v, %v", scope, entered, err)
+			}
+			noted, err := s.NotedIn(t.Context(), scope, "doubt", long, 2*time.Hour)
+			if err != nil || noted[0] != want.noted {
+				t.Errorf("noted of %s: %v, %v", scope, noted, err)
+			}
 		}
 	})
 }

@@ -24,6 +24,9 @@ func sqliteDialect() *dialect {
 		none:       "x''",
 		recent:     " INDEXED BY zabor_fences_recent",
 		references: " INDEXED BY zabor_fences_reference",
+		others:     " INDEXED BY zabor_fences_other",
+		order:      " INDEXED BY zabor_fences_order",
+		open:       " INDEXED BY zabor_fences_open",
 		div:        "/",
 		greatest:   "MAX",
 		after: func(k zabor.Key, _ zabor.State) (string, []any) {

@@ -75,8 +75,11 @@ type dialect struct {
 	setMeta    string                                                              // what makes an INSERT into zabor_meta overwrite
 	none       string                                                              // the empty binary text
 	div        string                                                              // the operator that divides whole numbers into whole ones
-	references string                                                              // behind the table's name: the index of references is used
-	recent     string                                                              // behind the table's name: the index of states and times is used, whatever the planner takes the table for
+	references string                                                              // behind the table's name: the index of references is used; so are the others those of
+	others     string                                                              // second references,
+	order      string                                                              // orders,
+	open       string                                                              // states and keys,
+	recent     string                                                              // and states and times, whatever the planner takes the table for
 	numbered   bool                                                                // placeholders are $1, $2 … instead of ?
 
 	judge    func(error) fault                    // by the driver's code

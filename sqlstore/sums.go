@@ -35,11 +35,16 @@ func (s Sums) Successes() int64 {
 // Unique is how many rows say that their side effect was made, or has begun.
 func (s Sums) Unique() int64 { return s.References[zabor.Settled] + s.References[zabor.Pending] }
 
-// Sums counts all rows, from indexes alone. It goes through all of their entries:
-// ask for it seldom.
-func (s *Store) Sums(ctx context.Context) (Sums, error) {
+// Sums counts all rows of the installation of that scope, see [zabor.Key.In]. It goes
+// through all entries of indexes, and where the table has rows of others through the
+// rows themselves: ask for it seldom.
+func (s *Store) Sums(ctx context.Context, scope string) (Sums, error) {
 	var sums Sums
-	err := s.repeat(ctx, func(ctx context.Context) error {
+	only, args, err := s.narrow(ctx, "zabor_fences", scope)
+	if err != nil {
+		return Sums{}, fmt.Errorf("count rows: %w", err)
+	}
+	err = s.repeat(ctx, func(ctx context.Context) error {
 		sums.Rows = map[zabor.State]int64{}
 		return s.query(ctx, func(rows *sql.Rows) error {
 			var state zabor.State
@@ -47,7 +52,7 @@ func (s *Store) Sums(ctx context.Context) (Sums, error) {
 			err := rows.Scan(&state, &n, &now)
 			sums.Rows[state], sums.ReadAt = n, moment(now)
 			return err
-		}, s.dialect.sql(sumRows))
+		}, s.dialect.sql(sumRows(only)), args...)
 	})
 	if err == nil {
 		err = s.repeat(ctx, func(ctx context.Context) error {
@@ -56,12 +61,12 @@ func (s *Store) Sums(ctx context.Context) (Sums, error) {
 				err := rows.Scan(&all, &settled, &pending, &declined)
 				sums.References = map[zabor.State]int64{zabor.Settled: settled, zabor.Pending: pending, zabor.Declined: declined, "": all - settled - pending - declined}
 				return err
-			}, s.dialect.sql(sumReferences))
+			}, s.dialect.sql(sumReferences+and(only)), args...)
 		})
 	}
 	if err == nil {
 		err = s.repeat(ctx, func(ctx context.Context) error {
-			return s.query(ctx, func(rows *sql.Rows) error { return rows.Scan(&sums.Others) }, s.dialect.sql(sumOthers))
+			return s.query(ctx, func(rows *sql.Rows) error { return rows.Scan(&sums.Others) }, s.dialect.sql(sumOthers+and(only)), args...)
 		})
 	}
 	if err != nil {
@@ -70,8 +75,15 @@ func (s *Store) Sums(ctx context.Context) (Sums, error) {
 	return sums, nil
 }
 
+func sumRows(only string) string {
+	from := ""
+	if only != "" {
+		from = "{open} WHERE " + only
+	}
+	return "SELECT state, COUNT(*), {now} FROM zabor_fences" + from + " GROUP BY state"
+}
+
 const (
-	sumRows = "SELECT state, COUNT(*), {now} FROM zabor_fences GROUP BY state"
 	// Not by groups: the index has the states in no order, and SQLite would sort all
 	// of its entries.
 	sumReferences = "SELECT COUNT(*), COUNT(CASE WHEN state = 'settled' THEN 1 END), COUNT(CASE WHEN state = 'pending' THEN 1 END), " +
@@ -79,31 +91,76 @@ const (
 	sumOthers = "SELECT COUNT(*) FROM zabor_fences WHERE other_reference > {none}"
 )
 
-// Entered counts the rows that are in a state and entered it at from or later, in
-// buckets of the given width, which begin at from. Buckets without any are missing.
-func (s *Store) Entered(ctx context.Context, state zabor.State, from time.Time, width time.Duration) (map[int]int64, error) {
-	return s.buckets(ctx, enteredQuery, []any{from.UnixMicro(), micros(width), string(state), from.UnixMicro()})
+// narrow is the condition for rows of an installation, see [zabor.Key.In]; empty where
+// the table has no others, so that an index without scopes has all that is counted.
+func (s *Store) narrow(ctx context.Context, table, scope string) (only string, args []any, err error) {
+	if scope == "" {
+		return "", nil, nil
+	}
+	others := false
+	query, args := foreign(table, scope)
+	if err := s.repeat(ctx, func(ctx context.Context) error {
+		others = false
+		return s.query(ctx, func(rows *sql.Rows) error {
+			others = true
+			var one int
+			return rows.Scan(&one)
+		}, s.dialect.sql(query), args...)
+	}); err != nil || !others {
+		return "", nil, err
+	}
+	return inScope, scopeArgs(scope), nil
 }
 
-const enteredQuery = "SELECT (state_since - ?) {div} ? AS bucket, COUNT(*) FROM zabor_fences WHERE state = ? AND state_since >= ? GROUP BY bucket"
+func and(condition string) string {
+	if condition == "" {
+		return ""
+	}
+	return " AND " + condition
+}
+
+// foreign finds whether there is a row that is not of the installation: each range of
+// scopes by itself, from the index that begins with them.
+func foreign(table, scope string) (query string, args []any) {
+	one := func(where string) string {
+		return "SELECT * FROM (SELECT 1 AS one FROM " + table + " WHERE " + where + " LIMIT 1) "
+	}
+	return one("scope < ?") + "a UNION ALL " + one("scope > ? AND scope < ?") + "b UNION ALL " + one("scope >= ?") + "c",
+		[]any{[]byte(scope), []byte(scope), []byte(scope + "/"), []byte(scope + "0")}
+}
+
+// Entered counts the rows of the installation of that scope, see [zabor.Key.In], that
+// are in a state and entered it at from or later, in buckets of the given width, which
+// begin at from. Buckets without any are missing.
+func (s *Store) Entered(ctx context.Context, scope string, state zabor.State, from time.Time, width time.Duration) (map[int]int64, error) {
+	return s.buckets(ctx, scope, "zabor_fences", enteredQuery, []any{from.UnixMicro(), micros(width), string(state), from.UnixMicro()})
+}
+
+const enteredQuery = "SELECT (state_since - ?) {div} ? AS bucket, COUNT(*) FROM zabor_fences WHERE state = ? AND state_since >= ?"
 
 // NotedIn counts the notes of a kind as [Store.Entered] counts rows.
-func (s *Store) NotedIn(ctx context.Context, kind string, from time.Time, width time.Duration) (map[int]int64, error) {
-	return s.buckets(ctx, notedInQuery, []any{from.UnixMicro(), micros(width), kind, from.UnixMicro()})
+func (s *Store) NotedIn(ctx context.Context, scope, kind string, from time.Time, width time.Duration) (map[int]int64, error) {
+	return s.buckets(ctx, scope, "zabor_notes", notedInQuery, []any{from.UnixMicro(), micros(width), kind, from.UnixMicro()})
 }
 
-const notedInQuery = "SELECT (at - ?) {div} ? AS bucket, COUNT(*) FROM zabor_notes WHERE kind = ? AND at >= ? GROUP BY bucket"
+const notedInQuery = "SELECT (at - ?) {div} ? AS bucket, COUNT(*) FROM zabor_notes WHERE kind = ? AND at >= ?"
 
-func (s *Store) buckets(ctx context.Context, query string, args []any) (map[int]int64, error) {
+const byBucket = " GROUP BY bucket"
+
+func (s *Store) buckets(ctx context.Context, scope, table, query string, args []any) (map[int]int64, error) {
 	var counts map[int]int64
-	err := s.repeat(ctx, func(ctx context.Context) error {
+	only, onlyArgs, err := s.narrow(ctx, table, scope)
+	if err != nil {
+		return nil, fmt.Errorf("count by time: %w", err)
+	}
+	err = s.repeat(ctx, func(ctx context.Context) error {
 		counts = map[int]int64{}
 		return s.query(ctx, func(rows *sql.Rows) error {
 			var bucket, n int64
 			err := rows.Scan(&bucket, &n)
 			counts[int(bucket)] = n
 			return err
-		}, s.dialect.sql(query), args...)
+		}, s.dialect.sql(query+and(only)+byBucket), append(args, onlyArgs...)...)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("count by time: %w", err)

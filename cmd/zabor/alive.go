@@ -26,18 +26,18 @@ func (p *program) tellAlive(store *sqlstore.Store, status func() dashboard.Statu
 	return func() { cancel(); <-ended }
 }
 
-func (p *program) status(kind string) dashboard.Status {
+func (p *program) status(kind, scope string) dashboard.Status {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
 	}
-	return dashboard.Status{Kind: kind, Host: host, PID: os.Getpid(), Version: version}
+	return dashboard.Status{Kind: kind, Scope: scope, Host: host, PID: os.Getpid(), Version: version}
 }
 
 // statusOf is what a process says of itself that calls providers.
 func (p *program) statusOf(kind string, c *core, lanes int, queues []string) func() dashboard.Status {
 	return func() dashboard.Status {
-		s := p.status(kind)
+		s := p.status(kind, c.file.Scope)
 		s.Lanes, s.Queues, s.Calls = lanes, queues, map[string]dashboard.Breaks{}
 		for name := range c.providers {
 			var b dashboard.Breaks

@@ -205,7 +205,7 @@ var axe string
 // what axe-core finds that keeps people from using it.
 func (b *tab) inspect(name string) {
 	b.t.Helper()
-	folder := os.Getenv("ZABOR_SCREENSHOTS")
+	folder := os.Getenv("ZABOR_SCREENSHOTS") // where they are kept
 	if folder == "" {
 		folder = b.t.ArtifactDir()
 	}
@@ -254,6 +254,14 @@ func (b *tab) accessible(name, options string) {
 		}
 		tell("%s: axe-core: %s: %s (%s)\n%s", name, v.ID, v.Help, v.Impact, strings.Join(v.Nodes, "\n"))
 	}
+}
+
+// zone lets the device be in a time zone, by its IANA name.
+func zone(name string) chromedp.Action[chromedp.Void] {
+	return chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		_, err := cdp.Call(ctx, target, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: name})
+		return err
+	})
 }
 
 // media lets the device have a theme; empty: none.

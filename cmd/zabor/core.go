@@ -57,7 +57,7 @@ func (p *program) newCore(file *config.Config, store *sqlstore.Store) (*core, er
 	}
 	c := &core{
 		file: file, store: store, providers: providers, fence: fence,
-		resolver: &zabor.Resolver{Fence: fence, Lookup: lookup(providers), Replay: call(providers)},
+		resolver: &zabor.Resolver{Fence: fence, Scope: file.Scope, Lookup: lookup(providers), Replay: call(providers)},
 	}
 	if file.Metrics != nil {
 		if err := p.measure(c); err != nil {

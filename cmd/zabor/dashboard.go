@@ -59,7 +59,7 @@ func (c *dashboardCommand) Run(p *program) error {
 		return err
 	}
 	defer served()
-	stopTelling := p.tellAlive(store, func() dashboard.Status { return p.status("dashboard") })
+	stopTelling := p.tellAlive(store, func() dashboard.Status { return p.status("dashboard", file.Scope) })
 	defer stopTelling()
 	return ended()
 }
@@ -142,7 +142,7 @@ func (o *office) dashboard() (*dashboard.Dashboard, error) {
 		options.Queues = append(options.Queues, dashboard.Queue{Name: q.Name(), Kind: kind, Depth: depthOf(q)})
 	}
 	if len(o.queues) > 0 {
-		options.Failed = dashboard.Failures{List: o.failedList, One: o.failedOne, Retry: o.retry, Forget: o.forget}
+		options.Failed = dashboard.Failures{List: o.failedList, Times: o.failedTimes, One: o.failedOne, Retry: o.retry, Forget: o.forget}
 	}
 	return dashboard.New(options)
 }
@@ -212,6 +212,9 @@ func (o *office) look(ctx context.Context, d zabor.Decision) (dashboard.Prospect
 	k := o.desk(ctx)
 	m, err := k.look(d)
 	prospect := dashboard.Prospect{Row: m.row}
+	if err == nil {
+		err = k.may(m)
+	}
 	if err != nil {
 		return prospect, k.plainly(d, err)
 	}
@@ -286,6 +289,29 @@ func (o *office) failedList(ctx context.Context, limit int) ([]dashboard.FailedL
 		lists = append(lists, list)
 	}
 	return lists, nil
+}
+
+// mostGivenUp is how many messages of a failure transport the picture of the last
+// hours counts: reading one decodes it.
+const mostGivenUp = 2000
+
+// failedTimes is when the messages in the failure transports were put there, as far
+// back as from.
+func (o *office) failedTimes(ctx context.Context, from time.Time) ([]time.Time, error) {
+	var times []time.Time
+	for _, t := range failuresIn(o.file, o.store, o.queues).transports {
+		n := 0
+		for m, err := range t.entries(ctx) {
+			if err != nil {
+				return nil, err
+			}
+			if n++; m.at.Before(from) || n > mostGivenUp {
+				break
+			}
+			times = append(times, m.at)
+		}
+	}
+	return times, nil
 }
 
 // transport is the failure transport that is meant.

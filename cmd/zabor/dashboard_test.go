@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 
@@ -79,8 +80,10 @@ func TestDashboard(t *testing.T) {
 	b := newTab(t, site)
 	b.open("/open")
 	b.do(chromedp.WaitVisible(chromedp.CSS("input[name=password]")))
+	b.inspect("login")
 	b.login("anna", "wrong")
-	b.do(chromedp.WaitVisible(chromedp.CSS("input[name=password]")))
+	b.says("Name or password is wrong.")
+	b.inspect("login-wrong")
 	b.login("anna", dashboardPassword)
 	b.says("Equal", "Held", "payments", "acquirer")
 
@@ -115,6 +118,11 @@ func TestDashboard(t *testing.T) {
 			t.Parallel()
 			s.searches(b)
 		})
+		t.Run("times", func(t *testing.T) {
+			b := signedIn(t, site, "anna")
+			t.Parallel()
+			s.times(b)
+		})
 		t.Run("a viewer", func(t *testing.T) {
 			b := signedIn(t, site, "vera")
 			t.Parallel()
@@ -147,6 +155,62 @@ func TestDashboard(t *testing.T) {
 	process.exit(0)
 }
 
+// Two persons release a held order: one proposes, the other finds it and confirms.
+func TestTwoPersonsOnTheDashboard(t *testing.T) {
+	t.Parallel()
+	servers.Need(t, "chromium", "chromium")
+	redis := servers.Redis(t)
+	held := []message{newMessage(redis, "laravel", "R-1")}
+	put(t, held...)
+	s := newHeldShop(t, databases[0].open(t), redis, held)
+	site, process := s.openDashboard("  second_person: true\n")
+	const row = "/fence?scope=test&order=R-1&step=charge"
+
+	anna := signedIn(t, site, "anna")
+	anna.open(row)
+	anna.do(chromedp.Click(chromedp.CSS("input[value=release]")), chromedp.SendKeys(chromedp.CSS("input[name=reason]"), "it is not in the acquirer's list"))
+	anna.click(".decide form button.button")
+	anna.says("Not decided", "say that you did") // she has not said that she has looked
+	anna.open(row)
+	anna.do(chromedp.Click(chromedp.CSS("input[value=release]")), chromedp.Click(chromedp.CSS(".decide input[name=checked]")), chromedp.SendKeys(chromedp.CSS("input[name=reason]"), "it is not in the acquirer's list"))
+	anna.click(".decide form button.button")
+	anna.says("Is this right?", "first it is proposed only")
+	anna.inspect("second-propose")
+	anna.click(".acts .button")
+	anna.says("Proposed, not decided yet")
+	anna.inspect("second-proposed")
+	anna.open(row)
+	anna.says("Whoever proposed it cannot confirm it.")
+	anna.inspect("second-own")
+
+	boris := signedIn(t, site, "boris")
+	boris.says("a second person must confirm")
+	boris.inspect("second-overview")
+	boris.open("/open")
+	boris.says("Proposed: a second person must confirm", "by anna")
+	boris.inspect("second-open")
+	boris.click("#proposals a")
+	boris.says("A release waits for a second person")
+	boris.inspect("second-row")
+	boris.do(chromedp.Click(chromedp.CSS("form:has(input[name^='second.']) input[name=checked]")), chromedp.SendKeys(chromedp.CSS("form:has(input[name^='second.']) input[name=reason]"), "nor in mine"))
+	boris.click("form:has(input[name^='second.']) button.button")
+	boris.says("Is this right?", "it is decided by two: anna, confirmed by boris")
+	boris.inspect("second-confirm")
+	if state := s.state("R-1"); state != zabor.Held {
+		t.Fatalf("before it was confirmed the row is %s", state)
+	}
+	boris.click(".acts .button")
+	boris.says("Decided", "is released now")
+	boris.inspect("second-decided")
+	if state := s.state("R-1"); state != zabor.Released {
+		t.Errorf("the row is %s", state)
+	}
+	boris.open(row)
+	boris.says("by anna, confirmed by boris", "it is not in the acquirer's list (boris: nor in mine)")
+	process.signal(syscall.SIGTERM)
+	process.exit(0)
+}
+
 // signedIn is a tab in which that user has signed in.
 func signedIn(t testing.TB, site, user string) *tab {
 	t.Helper()
@@ -172,6 +236,24 @@ func (s *shop) searches(b *tab) {
 	b.says("H-1", "H-5")
 	if text := b.text(); strings.Contains(text, "P-1") {
 		b.t.Errorf("among held rows:\n%s", text)
+	}
+}
+
+// times: they are in the viewer's zone, with UTC when the pointer is over them.
+func (s *shop) times(b *tab) {
+	b.do(zone("Asia/Kathmandu")) // five hours and three quarters before UTC
+	b.open("/fence?scope=test&order=P-1&step=charge")
+	b.says("Everything that happened")
+	shown := evaluate[map[string]string](b, `(t => ({text: t.textContent, title: t.title, at: t.dateTime}))(document.querySelector(".timeline time[data-as=at]"))`)
+	at, err := time.Parse(time.RFC3339Nano, shown["at"])
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if want := at.UTC().Format("2006-01-02 15:04:05 UTC"); shown["title"] != want {
+		b.t.Errorf("over it stands %q, want %q", shown["title"], want)
+	}
+	if want := at.In(time.FixedZone("there", 5*3600+45*60)).Format("3:04:05"); !strings.Contains(shown["text"], want) {
+		b.t.Errorf("%s is shown as %q, want %s in it", shown["at"], shown["text"], want)
 	}
 }
 
@@ -293,8 +375,13 @@ func (s *shop) retries(b *tab) {
 	b.click(`button[formaction="/failed/forget"]`)
 	b.says("Forget for good?")
 	b.inspect("forget")
+	b.write("input[name=reason]", "it is no job")
 	b.click("button.danger")
-	b.says("1 of 1 were deleted")
+	b.says("1 of 1 were deleted: it is no job")
+	b.open("/failed")
+	b.says("What people did lately", "Message forgotten by anna", "it is no job", "Message retried by anna")
+	b.open("/fence?scope=test&order=H-2&step=charge")
+	b.says("Its message was put back on its queue by anna")
 	posts := s.provider.Stats().Posts
 	s.worker("--drain").exit(exitBad)
 	if got := s.provider.Stats().Posts; got != posts {

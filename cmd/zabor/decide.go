@@ -83,6 +83,9 @@ func (p *program) decide(c decision, keep bool, d zabor.Decision) error {
 	if err != nil {
 		return err
 	}
+	if err := k.may(m); err != nil {
+		return p.decisionFailure(d, err)
+	}
 	k.announce(m)
 	if err := p.confirm(c.Yes); err != nil {
 		return err
@@ -199,7 +202,7 @@ func (p *program) decisionFailure(d zabor.Decision, err error) error {
 }
 
 type fenceDecide struct {
-	File string `arg:"" help:"A CSV with the head line order,step,scope,action,reference,reason,checked; checked is yes for a release of which the provider was asked. A line without an action is left alone. - is standard input."`
+	File string `arg:"" help:"A CSV with the head line order,step,scope,action,reference,reason,checked; checked is yes for a release of which the provider was asked. Of the scope the inner part does. A line without an action is left alone. - is standard input."`
 	keep
 	By   string `placeholder:"NAME" help:"Who decides; else the user of this session."`
 	Yes  bool   `help:"Do not ask."`
@@ -244,7 +247,7 @@ func (c *fenceDecide) Run(p *program) error {
 	var matters []matter
 	for _, d := range decisions {
 		d.By = by
-		d.Key.Scope = step.JoinScope(k.file.Scope, d.Key.Scope)
+		d.Key.Scope = wholeScope(k.file.Scope, d.Key.Scope)
 		m, err := k.look(d)
 		if err != nil {
 			return err
@@ -259,6 +262,15 @@ func (c *fenceDecide) Run(p *program) error {
 		return err
 	}
 	return c.take(k, matters)
+}
+
+// wholeScope is a key's whole scope: a list of rows has it so, people who write a
+// file of their own write the inner one, as --scope takes it.
+func wholeScope(installation, scope string) string {
+	if scope != "" && (scope[0] == '/' || installation != "" && zabor.Key{Scope: scope}.In(installation)) {
+		return scope
+	}
+	return step.JoinScope(installation, scope)
 }
 
 func (c *fenceDecide) take(k *desk, matters []matter) error {

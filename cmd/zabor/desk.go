@@ -147,6 +147,18 @@ func (f fate) String() string {
 	return text
 }
 
+// may says why m is refused before anything of it is promised; nil: it is not, as the
+// row was looked at.
+func (k *desk) may(m matter) error {
+	if m.row.State == "" || m.Made(m.row) {
+		return nil
+	}
+	if err := m.Check(m.row); err != nil {
+		return fmt.Errorf("%s: %w", m.Key, err)
+	}
+	return nil
+}
+
 // announce says what m will do.
 func (k *desk) announce(m matter) {
 	fmt.Fprintf(k.stderr, "zabor: %s\n", strings.Join(k.prospect(m), "\nzabor: "))

@@ -16,7 +16,7 @@ import (
 )
 
 type fenceCommand struct {
-	List fenceList `cmd:"" help:"List rows, in key order."`
+	List fenceList `cmd:"" help:"List rows of this installation, in key order."`
 	Show fenceShow `cmd:"" help:"Show all that is known of one row."`
 
 	Settle  fenceSettle  `cmd:"" help:"Decide that it went through, with the provider's reference."`
@@ -49,6 +49,7 @@ func (c *fenceList) Run(p *program) error {
 		return err
 	}
 	defer store.Close()
+	filter.Within = file.Scope
 	if c.Scope != nil {
 		scope := step.JoinScope(file.Scope, *c.Scope)
 		filter.Scope = &scope

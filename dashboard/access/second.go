@@ -14,6 +14,9 @@ const (
 	withdrawn = "withdrawn release"
 )
 
+// ProposalKinds are the kinds of the notes that [Proposed] reads.
+var ProposalKinds = []string{proposed, withdrawn}
+
 // Proposal is one operator's wish to release a row, which another operator
 // confirms. It is kept as a note of the row, in the database: every process that
 // serves the dashboard sees it, a restart does not lose it, and it stays in the
@@ -76,7 +79,9 @@ func Proposed(notes []zabor.Note, seen zabor.Claim) (Proposal, bool) {
 // Confirm is d, a release that who decides, as both persons decide it: with both
 // names and both reasons. It is [ErrSamePerson] where who has proposed it, and
 // [ErrNotProposed] where nothing is proposed in notes for d.Seen. Each of the two
-// has to say that the provider was asked; that of d is who's.
+// has to say that the provider was asked, where the row demands that: a proposal is
+// noted only after [zabor.Decision.Check] has let it pass, and d is checked when it is
+// decided.
 func Confirm(notes []zabor.Note, who Identity, d zabor.Decision) (zabor.Decision, error) {
 	p, waits := Proposed(notes, d.Seen)
 	switch {

@@ -238,8 +238,12 @@ func (v *validator) buildSteps() {
 }
 
 // Hook is the statement that runs with the write by which row enters its state,
-// of the step that row's key names; see [zabor.Fence] and [step.Step.Hook].
+// of the step that row's key names; see [zabor.Fence] and [step.Step.Hook]. A row of
+// another installation has other hooks, which are not known here: that is an error.
 func (c *Config) Hook(row zabor.Row) (*zabor.Hook, error) {
+	if !row.In(c.Scope) {
+		return nil, fmt.Errorf("%s is of another installation than %q, whose hooks are not known here", row.Key, c.Scope)
+	}
 	name, _, _ := strings.Cut(row.Step, ":") // without its part
 	for _, s := range c.steps {
 		if s.Name() == name {

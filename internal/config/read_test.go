@@ -129,6 +129,15 @@ func TestAStepIsMadeAsTheFileSays(t *testing.T) {
 	if _, err := c.Hook(zabor.Row{Key: zabor.Key{Step: "gone"}, State: zabor.Settled, HookDue: "settled"}); err == nil {
 		t.Error("a due hook of a step that is gone is forgotten")
 	}
+	c.Scope = "shop"
+	row.Scope = "shop-2"
+	if hook, err := c.Hook(row); hook != nil || err == nil {
+		t.Errorf("a row of another installation has the hook %+v, %v", hook, err)
+	}
+	row.Scope = "shop/7"
+	if hook, err := c.Hook(row); hook == nil || err != nil {
+		t.Errorf("a row of a scope in this installation has the hook %+v, %v", hook, err)
+	}
 	if got, want := c.Steps["charge"].Defaults["ratio"].Value, any(json.Number("1.50")); got != want {
 		t.Errorf("ratio %#v, want %#v", got, want)
 	}
