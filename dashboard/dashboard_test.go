@@ -478,7 +478,7 @@ func TestTwoPersonsRelease(t *testing.T) {
 	// It is found by whoever has to confirm it.
 	boris.says(200, get, "/open", nil, "a second person must confirm", "by anna", "nothing is there", "!Yours")
 	anna.says(200, get, "/open", nil, "Yours: another operator confirms it.")
-	boris.says(200, get, "/", nil, "/open#proposals", "a second person must confirm")
+	boris.says(200, get, "/", nil, `href="/open#proposals"`, "<span class=\"name\">Proposed</span><b>1</b>")
 	anna.says(200, get, rowURL(row.Key), nil, "Whoever proposed it cannot confirm it.")
 	first := mark()
 	anna.says(422, post, "/decide", form("checked", "yes", "confirm", "yes", "second."+at, first), "another operator must")

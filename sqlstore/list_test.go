@@ -186,6 +186,9 @@ func checkPlans(t *testing.T, s *Store) {
 		{"noted", s.dialect.sql(notedInQuery + byBucket), []any{now, int64(1), "doubt", now}, "zabor_notes_recent"},
 		{"count open", s.dialect.sql("SELECT COUNT(*) FROM zabor_fences WHERE " + notClosed + " AND " + ofStep), stepArgs("charge"), "zabor_fences_open|zabor_fences_recent"},
 	} {
+		if c.name == "count rows of a scope" && s.Dialect() == "postgres" {
+			continue // its planner knows whether an index or the table is the shorter way
+		}
 		plan := explain(t, s, c.query, c.args)
 		if !slices.ContainsFunc(strings.Split(c.index, "|"), func(index string) bool { return strings.Contains(plan, index) }) {
 			t.Errorf("%s does not use %s:\n%s", c.name, c.index, plan)

@@ -120,10 +120,11 @@ func and(condition string) string {
 }
 
 // foreign finds whether there is a row that is not of the installation: each range of
-// scopes by itself, from the index that begins with them.
+// scopes by itself, from the index that begins with them, whatever the planner takes
+// the table for.
 func foreign(table, scope string) (query string, args []any) {
 	one := func(where string) string {
-		return "SELECT * FROM (SELECT 1 AS one FROM " + table + " WHERE " + where + " LIMIT 1) "
+		return "SELECT * FROM (SELECT 1 AS one FROM " + table + " WHERE " + where + " ORDER BY scope LIMIT 1) "
 	}
 	return one("scope < ?") + "a UNION ALL " + one("scope > ? AND scope < ?") + "b UNION ALL " + one("scope >= ?") + "c",
 		[]any{[]byte(scope), []byte(scope), []byte(scope + "/"), []byte(scope + "0")}

@@ -184,7 +184,7 @@ func TestTwoPersonsOnTheDashboard(t *testing.T) {
 	anna.inspect("second-own")
 
 	boris := signedIn(t, site, "boris")
-	boris.says("a second person must confirm")
+	boris.says("Proposed")
 	boris.inspect("second-overview")
 	boris.open("/open")
 	boris.says("Proposed: a second person must confirm", "by anna")
