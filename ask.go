@@ -20,7 +20,12 @@ const (
 // canAsk reports whether the provider can be asked anything about row.
 func (r *Resolver) canAsk(row Row) bool { return r.canLookUp(row) || r.canReplay(row) }
 
-func (r *Resolver) canLookUp(row Row) bool { return r.Lookup != nil && row.AbsentAfter > 0 }
+// canLookUp reports whether row can be looked up, and its provider has not asked to
+// be left alone.
+func (r *Resolver) canLookUp(row Row) bool {
+	return r.Lookup != nil && row.AbsentAfter > 0 && !r.clock().Before(r.quiet[row.Provider]) &&
+		!r.Fence.breaker.asked(row.Provider, r.Fence.clock())
+}
 
 // lookDue reports whether it is time to ask about r, by the database's clock when
 // it was read. A new state and a new send begin anew. What a clock that jumped has

@@ -11,6 +11,8 @@ import (
 const (
 	firstPause   = time.Second
 	longestPause = 5 * time.Minute
+	// longestAsked is how long a provider is left alone at most because it asks for it.
+	longestAsked = 24 * time.Hour
 	// wrongPause follows an answer that says that the address or the form is
 	// wrong: each such call holds a row, so a next one is not tried soon.
 	wrongPause = 5 * time.Minute
@@ -26,12 +28,14 @@ const (
 // breaker stops the sending to a provider that surely does nothing with what is
 // sent, or that has not answered for a while: so that an outage carries messages
 // round instead of spending an attempt of each, and a wrong address holds one row
-// and not the queue. A step whose requests are refused for their form is stopped
-// alone. It knows only this process's calls. The zero breaker lets everything pass.
+// and not the queue. A step whose requests are refused for their form, or go to a
+// wrong path, is stopped alone. It knows only this process's calls. The zero breaker lets everything pass.
 type breaker struct {
 	mu     sync.Mutex
+	turn   int64 // rises with each pause
 	paused map[road]*pause
-	forms  map[road]int // refusals of the form in a row
+	forms  map[road]int    // refusals of the form in a row
+	sound  map[string]bool // providers that have answered well since the last wrong address
 }
 
 // road is what is paused: a provider with an empty step, or one step of it.
@@ -44,8 +48,10 @@ func roadOf(provider string, k Key) road {
 }
 
 type pause struct {
+	turn     int64 // of the breaker when it began: who was let through before says nothing about it
 	until    time.Time
 	length   time.Duration // 0: there is none, only unproven calls are counted
+	asked    time.Time     // until when the provider itself wants to be left alone; zero: it does not say
 	why      string
 	trying   bool // it is over, and a call is under way that tries
 	unproven int  // calls in a row
@@ -78,8 +84,8 @@ func (f *Fence) Paused(provider string) (time.Duration, string) {
 
 // wait is how long nothing may be sent on r, and why. When a pause is over, one
 // caller is let through to try; the others wait once more, no longer than its call
-// may take, since it may have an answer soon.
-func (b *breaker) wait(r road, now time.Time, call time.Duration) (time.Duration, string) {
+// may take, since it may have an answer soon. Who is let through takes turn to ended.
+func (b *breaker) wait(r road, now time.Time, call time.Duration) (left time.Duration, why string, turn int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	paused := []*pause{b.paused[road{r.provider, ""}], b.paused[r]}
@@ -89,7 +95,7 @@ func (b *breaker) wait(r road, now time.Time, call time.Duration) (time.Duration
 			if p.trying {
 				left = min(left, p.length)
 			}
-			return left, p.why
+			return left, p.why, 0
 		}
 	}
 	for _, p := range paused {
@@ -97,30 +103,60 @@ func (b *breaker) wait(r road, now time.Time, call time.Duration) (time.Duration
 			p.until, p.trying = now.Add(call), true
 		}
 	}
-	return 0, ""
+	return 0, "", b.turn
 }
 
-// ended notes how a call on r ended. It reports whether a pause begins by it where
-// there was none.
-func (b *breaker) ended(r road, o Outcome, now time.Time) (begun bool) {
+// asked reports whether the provider itself wants to be left alone now.
+func (b *breaker) asked(provider string, now time.Time) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := b.paused[road{provider, ""}]
+	return p != nil && p.asked.After(now)
+}
+
+// ended notes how a call on r ended that was let through at the given turn. It
+// reports whether a pause begins by it where there was none. What was under way when
+// a pause began does not end it, however well it ends.
+func (b *breaker) ended(r road, o Outcome, turn int64, now time.Time) (begun bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	whole := road{r.provider, ""}
 	switch {
-	case o.Pause, o.Verdict == Unsent, o.Verdict == TurnedAway, o.Verdict == Misdirected:
-		b.at(whole).unproven = 0
-		return b.pause(whole, o, now)
-	case o.Verdict == Unproven:
-		p := b.at(whole)
-		if p.unproven++; p.unproven < mostUnproven {
-			*p = pause{unproven: p.unproven} // it takes what is sent
+	case o.Verdict == Misdirected && !o.Pause:
+		if b.underWay(r, turn) {
 			return false
 		}
-		return b.pause(whole, o, now)
+		// Where another call has ended well since the last such answer, the address is
+		// right, and the path of this step is wrong. Else nobody knows.
+		begun = b.pause(r, o, turn, now)
+		if !b.sound[r.provider] {
+			begun = b.pause(whole, o, turn, now) || begun
+		}
+		delete(b.sound, r.provider)
+		return begun
+	case o.Pause, o.Verdict == Unsent, o.Verdict == TurnedAway:
+		b.at(whole).unproven = 0
+		return b.pause(whole, o, turn, now)
+	case o.Verdict == Unproven:
+		p := b.at(whole)
+		if !b.underWay(whole, turn) {
+			p.unproven++
+		}
+		switch {
+		case o.RetryAfter > 0, p.unproven >= mostUnproven:
+			return b.pause(whole, o, turn, now)
+		case !b.underWay(whole, turn):
+			*p = pause{unproven: p.unproven} // it takes what is sent
+		}
+		return false
 	}
-	delete(b.paused, whole) // it answers
+	if b.sound == nil {
+		b.sound = map[string]bool{}
+	}
+	b.sound[r.provider] = true
+	b.end(whole, turn)
 	if o.Verdict != Malformed {
-		delete(b.paused, r)
+		b.end(r, turn)
 		delete(b.forms, r)
 		return false
 	}
@@ -130,23 +166,46 @@ func (b *breaker) ended(r road, o Outcome, now time.Time) (begun bool) {
 	if b.forms[r]++; b.forms[r] < wrongForms {
 		return false
 	}
-	return b.pause(r, o, now)
+	return b.pause(r, o, turn, now)
+}
+
+// underWay reports whether who was let through at turn was under way already when the
+// pause of r began. The caller holds mu.
+func (b *breaker) underWay(r road, turn int64) bool {
+	p := b.paused[r]
+	return p != nil && p.length > 0 && turn < p.turn
+}
+
+// end ends the pause of r by a call that was let through at turn. The caller holds mu.
+func (b *breaker) end(r road, turn int64) {
+	if !b.underWay(r, turn) {
+		delete(b.paused, r)
+	}
 }
 
 // pause begins or lengthens the pause of r. The caller holds mu.
-func (b *breaker) pause(r road, o Outcome, now time.Time) (begun bool) {
+func (b *breaker) pause(r road, o Outcome, turn int64, now time.Time) (begun bool) {
 	p := b.at(r)
-	begun = p.length == 0
-	switch {
-	case o.Pause, o.Verdict == Misdirected, o.Verdict == Malformed:
-		p.length = wrongPause
-	case now.Before(p.until) && p.length > 0 && !p.trying: // one of several that were under way
-		return begun
-	default:
-		p.length = min(max(2*p.length, firstPause), longestPause)
+	if asked := min(o.RetryAfter, longestAsked); asked > 0 && now.Add(asked).After(p.asked) {
+		p.asked = now.Add(asked)
 	}
-	p.length = max(p.length, min(o.RetryAfter, longestPause))
-	p.until, p.trying = now.Add(p.length), false
-	p.why = o.Reason
+	begun = p.length == 0
+	wrong := o.Pause || o.Verdict == Misdirected || o.Verdict == Malformed
+	switch underWay := b.underWay(r, turn); {
+	case wrong:
+		p.length = wrongPause
+		p.until = now.Add(p.length)
+	case !underWay:
+		p.length = min(max(2*p.length, firstPause), longestPause)
+		p.until = now.Add(p.length)
+	}
+	if p.asked.After(p.until) {
+		p.until = p.asked
+	}
+	if !b.underWay(r, turn) {
+		b.turn++
+		p.turn, p.trying = b.turn, false
+		p.why = o.Reason
+	}
 	return begun
 }

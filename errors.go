@@ -60,6 +60,16 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
+// LaterError is that of a look-up which the provider turned away, and how long it asks
+// to be left alone.
+type LaterError struct {
+	After time.Duration // above zero
+	Err   error
+}
+
+func (e *LaterError) Error() string { return fmt.Sprintf("%v; not before %s from now", e.Err, e.After) }
+func (e *LaterError) Unwrap() error { return e.Err }
+
 // Park reports whether err means that the message belongs in the failure
 // transport: retrying it by itself cannot help.
 func Park(err error) bool {

@@ -156,6 +156,15 @@ type Fence struct {
 	Secret []byte      // the installation's, at least [MinSecret] bytes; provider keys are derived from it
 	Alert  func(Alert) // nil: none wanted
 
+	// Place says where calls to the provider of that name go now, and with whose
+	// credentials: a text of at most 64 printable ASCII characters, the same for the
+	// same address and account and no other, or empty where the provider is not known.
+	// It is kept with each capture: of a row that was called at another place nothing
+	// is sent again, and nothing is believed that is found here, or not, before the
+	// look-up has found what that place has settled. A row whose place is not known is
+	// never believed to be absent, but held. Nil: there is only one place, ever.
+	Place func(provider string) string
+
 	// Hook is the statement that runs in the transaction of a write by which
 	// row enters its state, bound to row as it will be; nil: there is none.
 	// An error counts as the hook's own. The field may be nil.
@@ -206,7 +215,8 @@ func (f *Fence) clock() time.Time {
 // nothing was sent and Do may be tried again.
 func (f *Fence) Do(ctx context.Context, e Effect, call Call) (Row, error) {
 	start := time.Now() // before the capture: no clock skew can stretch the claim
-	if wait, why := f.breaker.wait(roadOf(e.Provider, e.Key), f.clock(), e.Timeout); wait > 0 {
+	wait, why, turn := f.breaker.wait(roadOf(e.Provider, e.Key), f.clock(), e.Timeout)
+	if wait > 0 {
 		return f.whilePaused(ctx, e, wait, why)
 	}
 	row, mine, err := f.capture(ctx, e)
@@ -227,7 +237,7 @@ func (f *Fence) Do(ctx context.Context, e Effect, call Call) (Row, error) {
 	}
 	f.at(Answered, e.Key)
 	f.called(row, outcome, time.Since(begun))
-	f.ended(row, outcome)
+	f.ended(row, outcome, turn)
 	next := after(row, outcome, false)
 	if next.State == Released && fresh && passed(e.ReservedUntil) {
 		next = follow(row, Doubt, ByMissingRow)
@@ -246,18 +256,25 @@ func (f *Fence) called(row Row, o Outcome, took time.Duration) {
 	}
 }
 
-// ended tells the breaker how a call of row ended, and a person when nothing is
-// sent any more by it.
-func (f *Fence) ended(row Row, o Outcome) {
-	if !f.breaker.ended(roadOf(row.Provider, row.Key), o, f.clock()) {
+// ended tells the breaker how a call of row ended that it let through at the given
+// turn, and a person when nothing is sent any more by it.
+func (f *Fence) ended(row Row, o Outcome, turn int64) {
+	if row.HoldAfter > 0 {
+		o.RetryAfter = min(o.RetryAfter, row.HoldAfter)
+	}
+	if !f.breaker.ended(roadOf(row.Provider, row.Key), o, turn, f.clock()) {
 		return
 	}
 	text := row.Provider + " does nothing with what it is sent"
 	switch {
+	case o.Verdict == Misdirected && !o.Pause:
+		text = row.Provider + " has nothing where this step's requests go"
 	case o.Verdict == Malformed:
 		text = fmt.Sprintf("%s has refused the form of %d requests in a row of this step", row.Provider, wrongForms)
 	case o.Pause:
 		text = "what answers in the place of " + row.Provider + " leads elsewhere"
+	case o.Verdict == Unproven && o.RetryAfter > 0:
+		text = row.Provider + " asks to be left alone"
 	case o.Verdict == Unproven:
 		text = fmt.Sprintf("%s has answered none of %d calls in a row with anything that proves what it did", row.Provider, mostUnproven)
 	}
@@ -344,6 +361,7 @@ func (f *Fence) take(row Row, e Effect) (Row, error) {
 		row.Request = nil
 	}
 	row.Provider, row.Account, row.Amount = e.Provider, e.Account, e.Amount
+	row.Place = f.place(e.Provider)
 	row.Message, row.Fingerprint, row.Fields = e.Message, e.Fingerprint, e.Fields
 	row.HookData = e.HookData
 	return fixDeadlines(row, e), nil
@@ -386,6 +404,23 @@ func passed(t time.Time) bool {
 	now := time.Now()
 	return now.After(t) || now.Round(0).After(t.Round(0))
 }
+
+// place is where provider is called now; empty: not known.
+func (f *Fence) place(provider string) string {
+	if f.Place == nil {
+		return ""
+	}
+	return f.Place(provider)
+}
+
+// here reports whether row's latest call surely went to where its provider is called
+// now.
+func (f *Fence) here(row Row) bool {
+	return row.Place == f.place(row.Provider) && !f.nowhere(row)
+}
+
+// nowhere reports whether it is not known where row's latest call went.
+func (f *Fence) nowhere(row Row) bool { return f.Place != nil && row.Place == "" }
 
 func (f *Fence) at(m Moment, k Key) {
 	if f.At != nil {

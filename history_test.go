@@ -15,32 +15,31 @@ import (
 	"zabor/sqlstore"
 )
 
-// A history is one order's life under a seed: two workers, the resolver, a person,
+// A history is one order's life under a seed: two workers, two resolvers, a person,
 // the queue and the provider act in an order that the seed chooses, one inside
-// another where a real call would be under way; workers die at every moment;
-// time passes in leaps. The rows are real ones, on SQLite.
+// another where a real call would be under way; workers die at every moment; the
+// database is away for moments, and loses a row; the shop's hooks fail; time passes in
+// leaps. The rows are real ones, on SQLite.
 type history struct {
 	t    testing.TB
 	seed uint64
 	rng  *rand.Rand
 	log  []string
 
-	store    *sqlstore.Store
-	workers  [2]*zabor.Fence
-	resolver *zabor.Resolver
-	now      time.Time // of all clocks but the database's, whose rows are moved instead
+	store     *sqlstore.Store
+	workers   [2]*zabor.Fence
+	resolvers [2]*zabor.Resolver
+	bank      *bank
+	now       time.Time // of all clocks but the database's, whose rows are moved instead
 
-	keys, lookup bool          // what the provider has: idempotency keys, a look-up
-	life         time.Duration // of a key
-	lost         bool          // the queue loses the message in the end
+	lookup bool // the provider can be asked
+	two    bool // the step has two requests
+	lost   bool // the queue loses the message in the end
+	calm   bool // nobody dies any more, and nothing is away
 
-	key       zabor.Key
-	charges   int
-	reference map[string]string    // by provider key: what was done under it
-	forgets   map[string]time.Time // by provider key: when the provider knows it no more
-	captures  int                  // calls that began with a capture
-	onTheWay  []late
-	read      []string // references that a live worker has read
+	key      zabor.Key
+	captures int      // calls that began with a capture
+	read     []string // references that a live worker has read as final
 
 	before         bool // the message has been delivered
 	acked, parked  bool
@@ -48,35 +47,20 @@ type history struct {
 	depth, counter int
 }
 
-// late is a request that the provider has not executed yet, and may never.
-type late struct {
-	key   string
-	until time.Time
-}
-
-const (
-	historyTimeout = 10 * time.Second
-	historyAbsent  = time.Minute
-)
+const historyTimeout = 10 * time.Second
 
 type death struct{}
 
 func newHistory(t testing.TB, store *sqlstore.Store, seed uint64) *history {
 	h := &history{
 		t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), store: store, now: time.Now(),
-		key: zabor.Key{Scope: "shop", Order: fmt.Sprint("h", seed), Step: "charge"}, reference: map[string]string{},
-		forgets: map[string]time.Time{},
+		key: zabor.Key{Scope: "shop", Order: fmt.Sprint("h", seed), Step: "charge"},
 	}
-	h.keys, h.lookup, h.lost = h.rng.IntN(2) == 0, h.rng.IntN(3) > 0, h.rng.IntN(4) == 0
-	h.life = []time.Duration{5 * time.Minute, 2 * time.Hour}[h.rng.IntN(2)]
+	h.bank = newBank(h.rng, func() time.Time { return h.now })
+	h.lookup, h.two, h.lost = h.rng.IntN(3) > 0, h.rng.IntN(3) == 0, h.rng.IntN(4) == 0
 	for i := range h.workers {
 		h.restart(i)
 	}
-	h.resolver = &zabor.Resolver{Fence: h.workers[0], Lookup: h.look}
-	if h.keys {
-		h.resolver.Replay = func(ctx context.Context, row zabor.Row) zabor.Outcome { return h.call(row, h.now) }
-	}
-	h.resolver.Now = func() time.Time { return h.now }
 	return h
 }
 
@@ -86,14 +70,18 @@ func (h *history) note(format string, args ...any) {
 
 func (h *history) fatal(format string, args ...any) {
 	h.t.Helper()
-	h.t.Fatalf("seed %d (keys %v, look-up %v): %s\n%s", h.seed, h.keys, h.lookup, fmt.Sprintf(format, args...), strings.Join(h.log, "\n"))
+	h.t.Fatalf("seed %d (keys %v, look-up %v, search %v, two steps %v): %s\n%s", h.seed, h.bank.keys, h.lookup, h.bank.search, h.two, fmt.Sprintf(format, args...), strings.Join(h.log, "\n"))
 }
 
-// restart gives worker i the fence of a new process.
+// restart gives worker i and its resolver a new process.
 func (h *history) restart(i int) {
-	f := &zabor.Fence{Store: h.store, Secret: make([]byte, zabor.MinSecret)}
+	f := &zabor.Fence{Store: flaky{h.store, h}, Secret: make([]byte, zabor.MinSecret), Hook: h.hook}
 	f.Now = func() time.Time { return h.now }
+	f.Place = func(string) string { return "here" }
 	f.At = func(m zabor.Moment, _ zabor.Key) {
+		if h.calm {
+			return
+		}
 		if h.rng.IntN(25) == 0 {
 			h.note("worker %d dies %s", i, m)
 			panic(death{})
@@ -102,7 +90,91 @@ func (h *history) restart(i int) {
 			h.meanwhile()
 		}
 	}
+	f.Called = func(row zabor.Row, o zabor.Outcome, _ time.Duration) {
+		if o.Reference != "" && !h.calm && h.rng.IntN(15) == 0 {
+			h.lose(row)
+		}
+	}
 	h.workers[i] = f
+	h.resolvers[i] = &zabor.Resolver{Fence: f, Lookup: h.look, Now: f.Now}
+	if h.bank.keys {
+		h.resolvers[i].Replay = func(_ context.Context, row zabor.Row) zabor.Outcome { return h.call(row, h.now) }
+	}
+}
+
+// lose is a database that loses the row of a call that has just been answered, as a
+// failover does: whoever has the answer is about to save it.
+func (h *history) lose(row zabor.Row) {
+	if there, err := h.store.Load(h.t.Context(), h.key); err != nil || there.Claim != row.Claim {
+		return // somebody else has written meanwhile
+	}
+	h.note("the database loses the row")
+	h.exec("DELETE FROM zabor_fences WHERE order_id = ?", []byte(h.key.Order))
+	h.last.Claim = zabor.Claim{}
+}
+
+func (h *history) exec(query string, args ...any) {
+	h.t.Helper()
+	if _, err := h.store.DB().ExecContext(h.t.Context(), query, args...); err != nil {
+		h.fatal("%s: %v", query, err)
+	}
+}
+
+// hook tells the shop of what is final. It fails now and then.
+func (h *history) hook(row zabor.Row) (*zabor.Hook, error) {
+	if !row.State.Closed() {
+		return nil, nil
+	}
+	hook := &zabor.Hook{Name: string(row.State), SQL: "INSERT INTO shop (ord, state) VALUES (?, ?)", Args: []any{row.Order, string(row.State)}, Rows: 1}
+	if h.rng.IntN(8) == 0 {
+		hook.SQL, hook.Args = "DELETE FROM shop WHERE 1 = 0", nil
+	}
+	return hook, nil
+}
+
+// told is how often the shop was told that the order is in state.
+func (h *history) told(state zabor.State) (n int) {
+	if err := h.store.DB().QueryRowContext(h.t.Context(), "SELECT COUNT(*) FROM shop WHERE ord = ? AND state = ?", h.key.Order, string(state)).Scan(&n); err != nil {
+		h.fatal("%v", err)
+	}
+	return n
+}
+
+// flaky is a database that is away now and then, before it has written or after.
+type flaky struct {
+	zabor.Store
+	h *history
+}
+
+func (f flaky) away() bool { return !f.h.calm && f.h.rng.IntN(40) == 0 }
+
+func (f flaky) Insert(ctx context.Context, row zabor.Row, w zabor.Write) (zabor.Row, error) {
+	if f.away() {
+		return zabor.Row{}, errAway
+	}
+	row, err := f.Store.Insert(ctx, row, w)
+	if err == nil && f.away() {
+		return zabor.Row{}, errAway
+	}
+	return row, err
+}
+
+func (f flaky) Swap(ctx context.Context, prev, next zabor.Row, w zabor.Write) error {
+	if f.away() {
+		return errAway
+	}
+	err := f.Store.Swap(ctx, prev, next, w)
+	if err == nil && f.away() {
+		return errAway
+	}
+	return err
+}
+
+func (f flaky) Load(ctx context.Context, k zabor.Key) (zabor.Row, error) {
+	if f.away() {
+		return zabor.Row{}, errAway
+	}
+	return f.Store.Load(ctx, k)
 }
 
 // deepest is how far one may act inside another.
@@ -110,7 +182,7 @@ const deepest = 3
 
 // meanwhile lets others act inside what is under way.
 func (h *history) meanwhile() {
-	if h.depth >= deepest {
+	if h.depth >= deepest || h.calm {
 		return
 	}
 	h.depth++
@@ -121,59 +193,28 @@ func (h *history) meanwhile() {
 }
 
 func (h *history) act() {
-	switch h.rng.IntN(11) {
+	switch h.rng.IntN(12) {
 	case 0, 1, 2, 3:
 		h.deliver(h.rng.IntN(2))
-	case 10:
-		h.impostor(h.rng.IntN(2))
 	case 4, 5, 6:
-		h.resolve()
+		h.resolve(h.rng.IntN(2))
 	case 7, 8:
 		h.pass([]time.Duration{time.Second, 5 * time.Second, 15 * time.Second, time.Minute, 5 * time.Minute}[h.rng.IntN(5)])
-	case 9:
+	case 9, 10:
 		h.decide()
+	case 11:
+		h.impostor(h.rng.IntN(2))
 	}
 }
 
-// pass lets time pass: what is on the way lands by its time, or never.
+// pass lets time pass.
 func (h *history) pass(d time.Duration) {
 	h.now = h.now.Add(d)
-	h.note("%v pass", d)
-	var still []late
-	for _, l := range h.onTheWay {
-		switch {
-		case l.until.After(h.now) && h.rng.IntN(2) == 0:
-			still = append(still, l)
-		case h.rng.IntN(2) == 0:
-			h.note("the provider executes what was on the way")
-			at := h.now // or before, where this is a leap beyond its time
-			if l.until.Before(at) {
-				at = l.until
-			}
-			h.execute(l.key, at)
-		}
-	}
-	h.onTheWay = still
-	const move = "UPDATE zabor_fences SET send_until = send_until - ?, state_since = state_since - ?, looked_at = CASE WHEN looked_at > 0 THEN looked_at - ? ELSE 0 END, replay_until = CASE WHEN replay_until > 0 THEN replay_until - ? ELSE 0 END"
+	charges := h.bank.charges
+	h.bank.pass()
+	h.note("%v pass; charged meanwhile: %d", d, h.bank.charges-charges)
 	us := d.Microseconds()
-	if _, err := h.store.DB().ExecContext(h.t.Context(), move, us, us, us, us); err != nil {
-		h.fatal("%v", err)
-	}
-}
-
-// execute does at the given time what came under key, unless the provider still knows
-// that it has.
-func (h *history) execute(key string, at time.Time) string {
-	if ref, done := h.reference[key]; done && h.keys && at.Before(h.forgets[key]) {
-		return ref
-	}
-	if h.forgets[key].IsZero() {
-		h.forgets[key] = at.Add(h.life)
-	}
-	h.charges++
-	h.counter++
-	h.reference[key] = fmt.Sprint("pay_", h.counter)
-	return h.reference[key]
+	h.exec("UPDATE zabor_fences SET send_until = send_until - ?, state_since = state_since - ?, looked_at = CASE WHEN looked_at > 0 THEN looked_at - ? ELSE 0 END, replay_until = CASE WHEN replay_until > 0 THEN replay_until - ? ELSE 0 END", us, us, us, us)
 }
 
 // call is one send of row's request by a worker whose call began at start.
@@ -183,57 +224,100 @@ func (h *history) call(row zabor.Row, start time.Time) zabor.Outcome {
 		h.note("too late to send")
 		return zabor.Outcome{Verdict: zabor.Unsent, Reason: "too late"}
 	}
-	switch n := h.rng.IntN(12); n {
-	case 0, 1, 2, 3:
-		ref := h.execute(row.ProviderKey, h.now)
-		h.note("sent: charged as %s", ref)
+	if row.TwoStep() && row.Prepared == "" {
+		return h.prepare()
+	}
+	key := row.ProviderKey
+	executed := func() zabor.Outcome {
+		ref, verdict := h.bank.execute(key, h.now)
+		h.note("sent: %s as %s", verdict, ref)
+		return zabor.Outcome{Verdict: verdict, Reference: ref}
+	}
+	switch n := h.rng.IntN(16); n {
+	case 0, 1, 2, 3, 4:
+		o := executed()
 		h.meanwhile()
-		h.read = append(h.read, ref)
-		return zabor.Outcome{Verdict: zabor.Done, Reference: ref}
-	case 4:
-		h.note("sent: charged as %s, and no answer", h.execute(row.ProviderKey, h.now))
-		return zabor.Outcome{Reason: "time-out"}
-	case 5, 6:
+		if o.Verdict == zabor.Done {
+			h.read = append(h.read, o.Reference)
+		}
+		return o
+	case 5:
+		executed()
+		h.note("no answer")
+		return h.noAnswer()
+	case 6, 7:
 		h.note("sent: on the way, no answer")
-		h.onTheWay = append(h.onTheWay, late{row.ProviderKey, h.now.Add(historyAbsent)})
-		return zabor.Outcome{Reason: "time-out"}
-	case 7:
+		h.bank.onTheWay = append(h.bank.onTheWay, late{key, h.now.Add(historyLate)})
+		return h.noAnswer()
+	case 8:
 		h.note("refused to connect")
 		return zabor.Outcome{Verdict: zabor.Unsent, Reason: "refused"}
-	case 8:
+	case 9:
 		h.note("turned away")
 		return zabor.Outcome{Verdict: zabor.TurnedAway, Reason: "429"}
-	case 9:
-		h.note("lost before the provider, no answer")
-		return zabor.Outcome{Reason: "time-out"}
 	case 10:
-		h.note("sent: charged as %s, and the worker dies", h.execute(row.ProviderKey, h.now))
+		h.note("lost before the provider, no answer")
+		return h.noAnswer()
+	case 11:
+		executed()
+		h.note("the worker dies")
 		panic(death{})
-	default:
-		if _, done := h.reference[row.ProviderKey]; done {
-			return zabor.Outcome{Reason: "409"}
-		}
-		h.note("declined")
-		return zabor.Outcome{Verdict: zabor.Refused, Reason: "no money"}
+	case 12:
+		h.note("misdirected")
+		return zabor.Outcome{Verdict: zabor.Misdirected, Reason: "404"}
 	}
+	if h.bank.done[key] != "" || h.bank.begun[key] != "" {
+		return zabor.Outcome{Reason: "409"}
+	}
+	switch h.rng.IntN(4) {
+	case 0:
+		h.note("malformed")
+		return zabor.Outcome{Verdict: zabor.Malformed, Reason: "422"}
+	case 1:
+		h.note("declined, and no answer")
+		h.bank.refused[key] = true
+		return h.noAnswer()
+	}
+	h.note("declined")
+	h.bank.refused[key] = true
+	return zabor.Outcome{Verdict: zabor.Refused, Reason: "no money"}
+}
+
+// noAnswer is the end of a call that proves nothing.
+func (h *history) noAnswer() zabor.Outcome {
+	return zabor.Outcome{Reason: "time-out", RetryAfter: []time.Duration{0, 0, time.Minute}[h.rng.IntN(3)]}
+}
+
+// prepare is the harmless first request of two.
+func (h *history) prepare() zabor.Outcome {
+	switch h.rng.IntN(8) {
+	case 0:
+		return zabor.Outcome{Reason: "time-out"}
+	case 1:
+		h.note("the worker dies after the first request")
+		panic(death{})
+	}
+	return zabor.Outcome{Verdict: zabor.Prepared, Reference: h.bank.id("int_")}
 }
 
 func (h *history) look(_ context.Context, row zabor.Row) (zabor.Finding, error) {
-	if row.Key != h.key {
-		return zabor.Finding{Outcome: zabor.Outcome{Verdict: zabor.Done, Reference: row.Reference}}, nil
+	own := row.Key == h.key
+	if h.calm && own {
+		for {
+			if found, err := h.bank.look(row, own); err == nil {
+				return found, nil
+			}
+		}
 	}
-	if ref, done := h.reference[row.ProviderKey]; done {
-		return zabor.Finding{Outcome: zabor.Outcome{Verdict: zabor.Done, Reference: ref}}, nil
-	}
-	return zabor.Finding{Absent: true}, nil
+	return h.bank.look(row, own)
 }
 
 // impostor delivers another request under the order's key: it must never be called,
 // nor pass for the order's own.
 func (h *history) impostor(i int) {
 	row, err := h.store.Load(h.t.Context(), h.key)
-	if err != nil || row.State == zabor.Released && row.Attempts() == 0 {
-		return // who comes first, or after calls that did nothing, is no impostor
+	if err != nil || row.Message == "" || row.State == zabor.Released && row.Attempts() == 0 {
+		return // who comes first, or after calls that did nothing, or is wanted anew, is no impostor
 	}
 	h.note("another request is delivered to worker %d", i)
 	e := h.effect()
@@ -267,10 +351,13 @@ func (h *history) deliver(i int) {
 	start := h.now
 	var row zabor.Row
 	var err error
-	read := len(h.read)
+	read, called := len(h.read), false
 	died := h.dies(func() {
 		row, err = h.workers[i].Do(h.t.Context(), e, func(_ context.Context, row zabor.Row) zabor.Outcome {
-			h.captures++
+			if !called {
+				h.captures++
+			}
+			called = true
 			if !h.captured(row) {
 				h.fatal("a call without a capture of its own")
 			}
@@ -291,10 +378,12 @@ func (h *history) deliver(i int) {
 	case err == nil:
 		h.acked = true
 	case zabor.Park(err):
-		h.parked = true
-		if err := h.workers[i].Parked(h.t.Context(), h.key, "message"); err != nil {
+		if err := h.workers[i].Parked(h.t.Context(), h.key, "message"); errors.Is(err, errAway) {
+			return // it comes back
+		} else if err != nil {
 			h.fatal("%v", err)
 		}
+		h.parked = true
 	}
 }
 
@@ -310,11 +399,14 @@ func (h *history) effect() zabor.Effect {
 		Freeze:  func(k zabor.ProviderKeys, _ string) ([]byte, error) { return []byte("pay with " + k.Request), nil },
 		Timeout: historyTimeout, Attempts: 3, HoldAfter: 30 * time.Minute, PendingFor: time.Hour, MissingRow: zabor.Captured,
 	}
+	if h.two {
+		e.Prepare = func(k zabor.ProviderKeys) ([]byte, error) { return []byte("prepare with " + k.Prepare), nil }
+	}
 	if h.lookup {
 		e.AbsentAfter = historyAbsent
 	}
-	if h.keys { // room for a call that is under way, and for one that is executed late
-		e.ReplayFor = h.life - historyTimeout - historyAbsent
+	if h.bank.keys { // room for a call that is under way, and for one that is executed late
+		e.ReplayFor = h.bank.life - historyTimeout - historyLate
 	}
 	return e
 }
@@ -334,23 +426,21 @@ func (h *history) dies(work func()) (died bool) {
 	return false
 }
 
-func (h *history) resolve() {
-	h.note("resolver")
+func (h *history) resolve(i int) {
+	h.note("resolver %d", i)
 	if h.dies(func() {
-		if err := h.resolver.Round(h.t.Context()); err != nil {
+		if err := h.resolvers[i].Round(h.t.Context()); err != nil && !errors.Is(err, errAway) && !strings.Contains(err.Error(), "hook") {
 			h.fatal("%v", err)
 		}
 	}) {
 		h.note("the resolver dies")
-		h.restart(0)
-		fresh := &zabor.Resolver{Fence: h.workers[0], Lookup: h.look, Replay: h.resolver.Replay}
-		fresh.Now = func() time.Time { return h.now }
-		h.resolver = fresh
+		h.restart(i)
 	}
 }
 
-// decide is a person, who looks at the provider and says what is there; and who
-// retries what was parked.
+// decide is a person, who looks at the provider and says what is there, or only that
+// nothing is to be done before somebody has; who wants a new attempt of what was
+// declined; and who retries what was parked.
 func (h *history) decide() {
 	row, err := h.store.Load(h.t.Context(), h.key)
 	if errors.Is(err, zabor.ErrNoRow) {
@@ -359,19 +449,14 @@ func (h *history) decide() {
 	if err != nil {
 		h.fatal("%v", err)
 	}
-	if row.State == zabor.Held || row.State == zabor.Doubt {
-		d := zabor.Decision{Key: h.key, Seen: row.Claim, Action: zabor.Release, By: "ops", Reason: "looked", CheckedProvider: true}
-		if ref, done := h.reference[row.ProviderKey]; done {
-			d.Action, d.Reference = zabor.Settle, ref
-		}
-		// Who looks earlier than a look-up would proves nothing.
-		if d.Action == zabor.Release && row.ReadAt.Before(row.SendUntil.Add(historyAbsent)) {
-			return
-		}
+	if d, wanted := h.decision(row); wanted {
 		h.meanwhile() // the page grows old
 		_, err := h.workers[1].Decide(h.t.Context(), d)
 		h.note("a person decides %s of %s: %v", d.Action, row.State, err)
-		if err != nil && !errors.Is(err, zabor.ErrRefused) && !errors.Is(err, zabor.ErrStale) {
+		switch {
+		case err == nil && d.Action == zabor.Release: // its message goes back on the queue
+			h.acked, h.parked = false, false
+		case err != nil && !errors.Is(err, zabor.ErrRefused) && !errors.Is(err, zabor.ErrStale) && !errors.Is(err, errAway):
 			h.fatal("%v", err)
 		}
 	}
@@ -381,11 +466,44 @@ func (h *history) decide() {
 	}
 }
 
+// decision is what a person would do about row, if anything.
+func (h *history) decision(row zabor.Row) (d zabor.Decision, wanted bool) {
+	d = zabor.Decision{Key: h.key, Seen: row.Claim, By: "ops", Reason: "looked", CheckedProvider: true}
+	// Who looks earlier than a look-up would proves nothing.
+	early := row.ReadAt.Before(row.SendUntil.Add(historyAbsent))
+	switch row.State {
+	case zabor.Held, zabor.Doubt:
+		if !h.calm && h.rng.IntN(4) == 0 {
+			d.Action = zabor.Hold
+			return d, row.State != zabor.Held
+		}
+		if early {
+			return d, false
+		}
+		d.Action = zabor.Release
+		if row.Reference != "" || h.rng.IntN(4) == 0 {
+			d.Action = zabor.Decline
+		}
+		if ref := h.bank.decided(row.ProviderKey); ref != "" {
+			d.Action, d.Reference = zabor.Settle, ref
+		}
+		return d, true
+	case zabor.Declined:
+		if row.Basis == zabor.ByForm && h.rng.IntN(2) == 0 {
+			d.Action = zabor.Decline
+			return d, true
+		}
+		d.Action = zabor.Release
+		return d, !h.lost && row.Generation == 1 && !early && (row.Basis == zabor.ByForm || !h.calm && h.rng.IntN(2) == 0)
+	}
+	return d, false
+}
+
 // check is what must hold at every moment.
 func (h *history) check() {
 	h.t.Helper()
-	if h.charges > 1 {
-		h.fatal("charged %d times", h.charges)
+	if h.bank.charges > 1 {
+		h.fatal("charged %d times", h.bank.charges)
 	}
 	row, err := h.store.Load(h.t.Context(), h.key)
 	if errors.Is(err, zabor.ErrNoRow) {
@@ -394,25 +512,31 @@ func (h *history) check() {
 	if err != nil {
 		h.fatal("%v", err)
 	}
+	anew := row.Generation > h.last.Generation // a wanted new attempt of what was declined
 	switch {
-	case row.Claim.Epoch < h.last.Claim.Epoch || row.Captures < h.last.Captures || row.Free < h.last.Free || row.Allowance < h.last.Allowance:
+	case row.Claim.Epoch < h.last.Claim.Epoch || row.Captures < h.last.Captures || row.Free < h.last.Free || row.Allowance < h.last.Allowance || row.Generation < h.last.Generation:
 		h.fatal("a count fell: %+v after %+v", row, h.last)
 	case !kept(row, h.read):
 		h.fatal("a success that a worker has read is not in the row: %v", h.read)
-	case h.last.Reference != "" && row.Reference != h.last.Reference:
+	case h.last.Reference != "" && row.Reference != h.last.Reference && !anew:
 		h.fatal("the reference became %q, was %q", row.Reference, h.last.Reference)
-	case (row.State == zabor.Released || row.State == zabor.Declined) && h.charges > 0:
-		h.fatal("the row is %s, and money has moved", row.State)
+	case (row.State == zabor.Released || row.State == zabor.Declined) && h.bank.charges > 0:
+		h.fatal("the row is %s by %s, and money has moved", row.State, row.Basis)
 	case row.Captures < h.captures:
 		h.fatal("%d calls, and the row counts %d", h.captures, row.Captures)
 	case row.Attempts() > row.Allowance:
 		h.fatal("%d attempts, %d allowed", row.Attempts(), row.Allowance)
-	case row.State == zabor.Settled && h.charges != 1:
-		h.fatal("the row is settled, and charges=%d", h.charges)
+	case row.State == zabor.Settled && h.bank.charges != 1:
+		h.fatal("the row is settled, and charges=%d", h.bank.charges)
+	case h.acked && row.State == zabor.Held && row.Reference != "": // it was pending, and no verdict came
 	case h.acked && row.State != zabor.Settled && row.State != zabor.Pending && row.State != zabor.Declined:
 		h.fatal("acked, and the row is %s", row.State)
-	case row.ProviderKey != h.last.ProviderKey && h.last.ProviderKey != "":
+	case row.ProviderKey != h.last.ProviderKey && h.last.ProviderKey != "" && !(anew || row.Generation > 1):
 		h.fatal("another provider key without a no")
+	case h.told(zabor.Settled) > 1:
+		h.fatal("the shop was told %d times that it is paid", h.told(zabor.Settled))
+	case h.acked && row.State.Closed() && row.HookDue == "" && h.told(row.State) == 0:
+		h.fatal("acked as %s, and the shop was not told", row.State)
 	}
 	h.last = row
 }
@@ -422,10 +546,8 @@ func (h *history) run() {
 		h.act()
 		h.check()
 	}
-	// Everything comes to an end once nobody dies any more.
-	for i := range h.workers {
-		h.workers[i].At = nil
-	}
+	// Everything comes to an end once nobody dies any more, and nothing is away.
+	h.calm = true
 	if h.lost {
 		h.forgotten()
 		return
@@ -437,7 +559,7 @@ func (h *history) run() {
 		h.parked = false
 		if !h.dies(func() { h.deliver(0) }) {
 			h.check() // before a person decides
-			h.resolve()
+			h.resolve(h.rng.IntN(2))
 		}
 		h.pass(time.Minute)
 		h.decide()
@@ -453,7 +575,7 @@ func (h *history) run() {
 func (h *history) forgotten() {
 	h.note("the queue loses the message")
 	for range 100 {
-		for h.dies(h.resolve) {
+		for h.dies(func() { h.resolve(h.rng.IntN(2)) }) {
 		}
 		h.pass(time.Minute)
 		h.check()
@@ -490,9 +612,20 @@ func TestHistories(t *testing.T) {
 		t.Run(fmt.Sprint(first), func(t *testing.T) {
 			t.Parallel()
 			store := openStore(t, "sqlite://"+filepath.Join(dir, fmt.Sprintf("%d.db", first)))
-			control := &zabor.Fence{Store: store, Secret: make([]byte, zabor.MinSecret)}
-			if _, err := control.Do(t.Context(), effect("control"), func(context.Context, zabor.Row) zabor.Outcome { return done }); err != nil {
+			if _, err := store.DB().ExecContext(t.Context(), "CREATE TABLE shop (ord TEXT NOT NULL, state TEXT NOT NULL)"); err != nil {
 				t.Fatal(err)
+			}
+			// What the provider has settled before, with one request and with two.
+			control := &zabor.Fence{Store: store, Secret: make([]byte, zabor.MinSecret), Place: func(string) string { return "here" }}
+			for _, e := range []zabor.Effect{effect("control"), twoStep("control of two")} {
+				if _, err := control.Do(t.Context(), e, func(_ context.Context, row zabor.Row) zabor.Outcome {
+					if row.TwoStep() && row.Prepared == "" {
+						return prepared
+					}
+					return done
+				}); err != nil {
+					t.Fatal(err)
+				}
 			}
 			for seed := first; seed < first+each; seed++ {
 				newHistory(t, store, uint64(seed)).run()

@@ -115,6 +115,7 @@ func (f *Fence) recapture(row Row, e Effect) (Row, Write, error) {
 		}
 	}
 	next.Claim = row.Claim.next()
+	next.Place = f.place(e.Provider)
 	next.State = Captured
 	next.Basis = ByCall
 	next.Reason = ""

@@ -20,7 +20,8 @@ type Finding struct {
 }
 
 // Lookup asks the provider about a row without moving money. An error says
-// nothing about the row.
+// nothing about the row; a [LaterError] that the provider is not to be asked again
+// before its time.
 type Lookup func(ctx context.Context, row Row) (Finding, error)
 
 // Resolver decides rows that are in doubt or pending, and runs hooks that are due,
@@ -46,7 +47,49 @@ type Resolver struct {
 	Now func() time.Time
 
 	watched map[Key]*watch
-	control map[[2]string]bool // provider and account whose look-up has found a known row
+	control map[lookedUp]bool    // look-ups that have found a known row
+	quiet   map[string]time.Time // by provider: when it may be looked up again
+}
+
+// lookedUp is a kind of look-up, and where it looks for what.
+type lookedUp struct {
+	provider, account string
+	of                string // the place of the rows that are looked for
+	at                string // where they are looked for
+	by                asking
+}
+
+// asking is by what of a row a look-up asks: another request, that may fail alone.
+type asking uint8
+
+const (
+	byCarried   asking = iota // what the request carried
+	byPrepared                // the id of the first request of two
+	byReference               // the reference of what is pending
+)
+
+// askingFor is how row is asked about, where the provider can be asked so.
+func askingFor(row Row) asking {
+	switch {
+	case row.State == Pending:
+		return byReference
+	case row.Prepared != "":
+		return byPrepared
+	}
+	return byCarried
+}
+
+// as is the settled row, to be asked about as by says; false: it cannot be.
+func (row Row) as(by asking) (Row, bool) {
+	switch by {
+	case byReference:
+		row.State = Pending
+	case byPrepared:
+		return row, row.Prepared != ""
+	default:
+		row.Prepared = ""
+	}
+	return row, true
 }
 
 // watch is how long this process has seen a row without a new send.
@@ -98,7 +141,8 @@ func (r *Resolver) Run(ctx context.Context, report func(error)) {
 func (r *Resolver) Round(ctx context.Context) error {
 	if r.watched == nil {
 		r.watched = map[Key]*watch{}
-		r.control = map[[2]string]bool{}
+		r.control = map[lookedUp]bool{}
+		r.quiet = map[string]time.Time{}
 	}
 	err := errors.Join(
 		r.pages(ctx, r.open, func(after Key, limit int) ([]Row, error) {
@@ -240,7 +284,8 @@ func (r *Resolver) replay(ctx context.Context, row Row) (Row, error) {
 		return row, nil
 	}
 	timeout := callTimeout(row.Lease)
-	if wait, _ := r.Fence.breaker.wait(roadOf(row.Provider, row.Key), r.Fence.clock(), timeout); wait > 0 {
+	wait, _, turn := r.Fence.breaker.wait(roadOf(row.Provider, row.Key), r.Fence.clock(), timeout)
+	if wait > 0 {
 		return row, nil
 	}
 	start := time.Now()
@@ -252,7 +297,7 @@ func (r *Resolver) replay(ctx context.Context, row Row) (Row, error) {
 	callCtx, cancel := context.WithDeadline(context.WithoutCancel(ctx), start.Add(timeout))
 	defer cancel()
 	o := r.Replay(callCtx, next)
-	r.Fence.ended(next, o)
+	r.Fence.ended(next, o, turn)
 	result := after(next, o, true)
 	if result.Basis == ByCall {
 		result.Basis = ByReplay
@@ -263,9 +308,13 @@ func (r *Resolver) replay(ctx context.Context, row Row) (Row, error) {
 
 // canReplay reports whether the frozen request may be sent again in time: by the
 // database's clock, and by this machine's too, lest one of them was set back. When
-// the call of a missing row was made nobody knows.
+// the call of a missing row was made nobody knows; and another place does not know
+// the key.
 func (r *Resolver) canReplay(row Row) bool {
 	if r.Replay == nil || row.State != Doubt || row.Basis == ByMissingRow || row.Request == nil || row.ReplayUntil.IsZero() {
+		return false
+	}
+	if !r.Fence.here(row) {
 		return false
 	}
 	return !row.ReadAt.Add(row.Lease).After(row.ReplayUntil) && !r.clock().Add(row.Lease).After(row.ReplayUntil)
@@ -290,9 +339,14 @@ func (r *Resolver) lookUp(ctx context.Context, row Row, w *watch) (done bool, er
 		return false, nil
 	}
 	lateEnough := r.clock().Sub(w.since) >= row.Lease+row.AbsentAfter
-	found, err := r.Lookup(ctx, row)
+	found, err := r.find(ctx, row)
 	if err != nil {
 		return false, err
+	}
+	if found.Several || !found.Absent && found.Outcome.Verdict != Unproven {
+		if ok, err := r.believed(ctx, row); err != nil || !ok {
+			return false, err
+		}
 	}
 	switch {
 	case found.Several:
@@ -303,6 +357,12 @@ func (r *Resolver) lookUp(ctx context.Context, row Row, w *watch) (done bool, er
 	case found.Absent:
 		if row.State != Doubt || !lateEnough {
 			return false, nil
+		}
+		if r.Fence.nowhere(row) {
+			// Nothing that comes later says more: a person is told now.
+			next := follow(row, Held, ByLookup)
+			next.Reason = "the provider does not know the call here, and the version that made it did not keep where it was made: nothing is proven"
+			return true, r.write(ctx, row, next)
 		}
 		ok, err := r.controlled(ctx, row)
 		if err != nil || !ok {
@@ -317,6 +377,9 @@ func (r *Resolver) lookUp(ctx context.Context, row Row, w *watch) (done bool, er
 		_, err := r.Fence.saveReference(ctx, row, o, ByLookup)
 		return row.State != Pending || o.Verdict == Done, err
 	case Refused:
+		if row.State == Doubt && !lateEnough {
+			return false, nil // a request may still be on its way, and succeed
+		}
 		next := follow(row, Declined, ByLookup)
 		next.Reason, next.Answer = o.Reason, o.Answer
 		return true, r.write(ctx, row, closed(next))
@@ -324,24 +387,58 @@ func (r *Resolver) lookUp(ctx context.Context, row Row, w *watch) (done bool, er
 	return false, nil
 }
 
-// controlled reports whether the same look-up has found a row that is known to
-// be settled: a look-up with a wrong credential finds nothing either.
-func (r *Resolver) controlled(ctx context.Context, row Row) (bool, error) {
-	who := [2]string{row.Provider, row.Account}
-	if r.control[who] {
+// find looks row up, and notes when the provider wants to be left alone.
+func (r *Resolver) find(ctx context.Context, row Row) (Finding, error) {
+	found, err := r.Lookup(ctx, row)
+	if later, ok := errors.AsType[*LaterError](err); ok {
+		r.quiet[row.Provider] = r.clock().Add(min(later.After, longestAsked))
+	}
+	return found, err
+}
+
+// believed reports whether what a look-up has found is about row. Where row was called
+// elsewhere, or with other credentials, what is found here by its id or order may be
+// somebody else's, unless what that place has settled is found here too.
+func (r *Resolver) believed(ctx context.Context, row Row) (bool, error) {
+	if r.Fence.here(row) || r.Fence.nowhere(row) {
 		return true, nil
 	}
-	known, err := r.Fence.Store.Control(ctx, row.Provider, row.Account, 3)
+	return r.controlled(ctx, row)
+}
+
+// lookedUpAs is the look-up that row needs.
+func (r *Resolver) lookedUpAs(row Row) lookedUp {
+	return lookedUp{row.Provider, row.Account, row.Place, r.Fence.place(row.Provider), askingFor(row)}
+}
+
+// controlled reports whether the same look-up has found a row that is known to
+// be settled at the place of row: a look-up with a wrong credential finds nothing
+// either, and one by an id says nothing about one by what a request carried.
+func (r *Resolver) controlled(ctx context.Context, row Row) (bool, error) {
+	const newest, tries = 20, 3
+	how := r.lookedUpAs(row)
+	if r.control[how] {
+		return true, nil
+	}
+	known, err := r.Fence.Store.Control(ctx, row, newest)
 	if err != nil {
 		return false, err
 	}
+	asked := 0
 	for _, k := range known {
-		found, err := r.Lookup(ctx, k)
+		k, ok := k.as(how.by)
+		if !ok {
+			continue
+		}
+		if asked++; asked > tries {
+			break
+		}
+		found, err := r.find(ctx, k)
 		if err != nil {
 			return false, err
 		}
 		if found.Outcome.Reference != "" && found.Outcome.Reference == k.Reference {
-			r.control[who] = true
+			r.control[how] = true
 			return true, nil
 		}
 	}
@@ -369,8 +466,13 @@ func (r *Resolver) expire(ctx context.Context, row Row) error {
 	case row.State == Pending:
 	case row.AbsentAfter == 0:
 		why = ": this provider has no look-up configured"
-	case !r.control[[2]string{row.Provider, row.Account}]:
+	case r.Fence.nowhere(row):
+		why = ": the version that made the call did not keep where, so that nothing was sent again"
+	case !r.control[r.lookedUpAs(row)]:
 		why = ": the look-up has found no row that is known to be settled, so its silence proves nothing"
+	}
+	if !r.Fence.here(row) && !r.Fence.nowhere(row) {
+		why += "; the provider's address, account or secret is another one than at the call, so nothing was sent again"
 	}
 	if row.sealedRequest() {
 		why += "; nothing was sent again, because the request that was kept cannot be read: " + row.Sealed.Why

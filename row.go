@@ -106,6 +106,7 @@ type Row struct {
 	// Who is asked to do what.
 	Provider    string // name in the configuration
 	Account     string // the provider's account, where its profile has one
+	Place       string // of the latest call: see [Fence.Place]; empty: not known
 	Generation  int    // from 1; rises only after a stored definite no and a wanted new attempt
 	ProviderKey string // idempotency key of the request that moves the money
 	PrepareKey  string // that of the request before it, in a two-step call

@@ -69,9 +69,14 @@ func (f *Fence) trySave(ctx context.Context, row, next Row, o Outcome) (Row, err
 	current, err := f.Store.Load(ctx, row.Key)
 	if errors.Is(err, ErrNoRow) {
 		next.Claim = Claim{Epoch: 1, ID: next.Claim.ID}
+		next = f.untold(next)
 		current, err = f.Store.Insert(ctx, next, Write{Lease: row.Lease})
 		if err == nil && current.Claim == next.Claim {
-			f.alert(next, Critical, "row-vanished", "the row had vanished when the answer came; it was written again")
+			text := "the row had vanished when the answer came; it was written again"
+			if next.HookDue != "" {
+				text += ", and its hook " + next.HookDue + " is run by the resolver; whatever its hook captured had written may have vanished too"
+			}
+			f.alert(next, Critical, "row-vanished", text)
 			return current, nil
 		}
 	}
@@ -83,6 +88,18 @@ func (f *Fence) trySave(ctx context.Context, row, next Row, o Outcome) (Row, err
 		return current, f.Store.Note(ctx, row.Key, Note{Epoch: row.Claim.Epoch, Kind: evidence, Text: text})
 	}
 	return f.saveReference(ctx, current, o, ByCall)
+}
+
+// untold is next with the hook of its state due: it is not to run with an insert,
+// which must succeed whatever the application's tables say.
+func (f *Fence) untold(next Row) Row {
+	if f.Hook != nil && next.Basis != ByForm {
+		if hook, err := f.Hook(next); hook != nil || err != nil {
+			next.HookDue = string(next.State)
+			return next
+		}
+	}
+	return hooked(next)
 }
 
 // evidence is the kind of a note that nobody decided.

@@ -42,10 +42,10 @@ type Store interface {
 	// the given one, in key order.
 	Due(ctx context.Context, after Key, limit int) ([]Row, error)
 
-	// Control lists up to limit rows that the given provider and account have
-	// settled themselves, through a call, a replay or a look-up, newest first:
+	// Control lists up to limit rows that the provider has settled itself at the
+	// account and place of like, through a call, a replay or a look-up, newest first:
 	// rows that a look-up with a good credential must find.
-	Control(ctx context.Context, provider, account string, limit int) ([]Row, error)
+	Control(ctx context.Context, like Row, limit int) ([]Row, error)
 
 	// Look sets LookedAt to at (zero: never), and Asking, in those of rows, at most
 	// [MaxLooks], whose Claim and these two are still as they were read, and returns these as

@@ -3,6 +3,7 @@ package provider
 import (
 	"bytes"
 	"context"
+	"crypto/pbkdf2"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -28,6 +29,7 @@ type Auth struct {
 type proof struct {
 	header http.Header
 	auth   Auth
+	place  func() string // see [Provider.Place]
 }
 
 // credentials is what a request is authenticated with that is made now. Those that
@@ -37,13 +39,45 @@ func (p *Provider) credentials() proof {
 		if fresh, ok := p.rotated(); ok {
 			header, err := compileHeader(fresh.Headers, p.key.Header)
 			if err == nil && fresh.Auth.validate() == nil {
-				p.proof.Store(&proof{header, fresh.Auth})
+				p.proof.Store(p.prove(fresh, header))
 				p.forgetToken()
 			}
 		}
 	}
 	return *p.proof.Load()
 }
+
+// prove is what p's requests are authenticated with by a profile whose header is
+// compiled.
+func (c *compiled) prove(p Profile, header http.Header) *proof {
+	return &proof{header, p.Auth, sync.OnceValue(func() string { return placeOf(c.base.String(), p.Account, p.Headers) })}
+}
+
+// placeOf is a digest of where requests go, and of whose they are there. It is kept
+// with every row: so that nobody finds a weak secret by it, it is dear to make.
+func placeOf(base, account string, headers Headers) string {
+	parts := []string{base, account}
+	if account == "" {
+		for _, name := range slices.Sorted(maps.Keys(headers)) {
+			parts = append(parts, strings.ToLower(name), headers[name])
+		}
+	}
+	text, err := json.Marshal(parts)
+	if err != nil {
+		panic(err) // texts alone
+	}
+	const rounds, size = 10_000, 10
+	digest, err := pbkdf2.Key(sha256.New, string(text), []byte("zabor place 1"), rounds, size)
+	if err != nil {
+		panic(err) // only of sizes that are not allowed
+	}
+	return hex.EncodeToString(digest)
+}
+
+// Place says where requests go now, and whose they are there: the same text for the
+// same address and account, of 20 characters; where the provider has no name for the
+// account, for the same headers. It is a [zabor.Fence]'s Place.
+func (p *Provider) Place() string { return p.credentials().place() }
 
 // Grant is an access token that is asked for with the account's credentials (RFC
 // 6749, section 4.4), kept until it expires, and sent as a bearer. The request

@@ -212,6 +212,7 @@ func (b Builtin) Profile(account, secret string) (Profile, error) {
 			return p, fmt.Errorf("account: %q cannot be part of a host's name; write the %s", account, b.Account)
 		}
 		p.BaseURL = strings.ReplaceAll(p.BaseURL, "{account}", account)
+		p.Account = account
 	}
 	headers := maps.Clone(p.Headers)
 	if headers == nil {
@@ -219,12 +220,15 @@ func (b Builtin) Profile(account, secret string) (Profile, error) {
 	}
 	switch b.Auth {
 	case AuthBasic:
+		p.Account = account
 		headers["Authorization"] = "Basic " + base64.StdEncoding.EncodeToString([]byte(account+":"+secret))
 	case AuthHeader:
 		headers[b.AuthHeader] = secret
 	case AuthGrant:
+		p.Account = account
 		p.Auth.Grant = &Grant{Path: b.AuthPath, Account: account, Secret: secret}
 	case AuthSigned:
+		p.Account = account
 		p.Auth.Signature = &Signature{Account: account, Secret: secret, AccountName: "TerminalKey", SecretName: "Password", Name: "Token"}
 	default:
 		headers["Authorization"] = "Bearer " + secret

@@ -3,6 +3,7 @@ package provider
 import (
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 )
@@ -19,7 +20,12 @@ type Harmless struct {
 // look like a payment that never ends, and one whose first request of two does
 // move it. prepare is nil where there is one request. What only a template decides
 // is let through. The error begins with request or prepare.
+//
+// A request whose answers the profile cannot read is refused too.
 func (p Profile) CheckRequests(prepare *RequestSpec, request RequestSpec) error {
+	if pattern, ok := p.unread(request); ok {
+		return fmt.Errorf("request: the answers of %s have a shape that the profile does not read, so that each call would be held for a person; describe them with profile: custom", pattern)
+	}
 	if h := p.harmless(request); h != nil && !h.moves(request, true) {
 		fix := "confirm what it makes by a second request, and put this one into prepare"
 		if len(h.Unless) > 0 {
@@ -36,10 +42,30 @@ func (p Profile) CheckRequests(prepare *RequestSpec, request RequestSpec) error 
 	return nil
 }
 
+// unread is the pattern of Unread that r's path meets, and whether there is one.
+func (p Profile) unread(r RequestSpec) (pattern string, ok bool) {
+	where, _, _ := strings.Cut(r.Path, "?")
+	plain := "" // with a word for each template
+	for rest := where; rest != ""; {
+		before, after, found := strings.Cut(rest, "{{")
+		plain += before
+		if !found {
+			break
+		}
+		plain += "x"
+		_, rest, _ = strings.Cut(after, "}}")
+	}
+	i := slices.IndexFunc(p.Unread, func(pattern string) bool { met, _ := path.Match(pattern, plain); return met })
+	if i < 0 {
+		return "", false
+	}
+	return p.Unread[i], true
+}
+
 // harmless is what p knows of r's path; nil: nothing.
 func (p Profile) harmless(r RequestSpec) *Harmless {
-	path, _, _ := strings.Cut(r.Path, "?")
-	i := slices.IndexFunc(p.Harmless, func(h Harmless) bool { return h.Path == path })
+	where, _, _ := strings.Cut(r.Path, "?")
+	i := slices.IndexFunc(p.Harmless, func(h Harmless) bool { return h.Path == where })
 	if i < 0 {
 		return nil
 	}

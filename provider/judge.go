@@ -118,6 +118,9 @@ func (p *Provider) judge(a answer, row zabor.Row, preparing bool) zabor.Outcome 
 	said := p.says(a.status, a.header, document)
 	status := fmt.Sprintf("the provider answered %d %s", a.status, http.StatusText(a.status))
 	no, listed := p.statuses[a.status]
+	if _, ours := document.(map[string]any); listed && !ours {
+		no, listed = nothing, false // whoever stands between can answer any status
+	}
 	if !listed && (said.word == declined || said.word == malformed) && mayRefuse(a.status) {
 		no = said.word
 	}
@@ -157,7 +160,7 @@ func (p *Provider) judge(a answer, row zabor.Row, preparing bool) zabor.Outcome 
 		}
 	}
 	o.Pause = a.status/100 == 3
-	if o.RetryAfter = retryAfter(a.header, time.Now()); o.RetryAfter > 0 {
+	if o.RetryAfter = max(retryAfter(a.header, time.Now()), p.later.milliseconds(document)); o.RetryAfter > 0 {
 		o.Reason += ", retry after " + o.RetryAfter.String()
 	}
 	o.Answer = p.keep.of(a)
@@ -296,11 +299,26 @@ func (c *compiled) sameMoney(document any, want zabor.Money, demanded bool) erro
 	return nil
 }
 
+// milliseconds is how long a number there says; 0: none does.
+func (p pointer) milliseconds(document any) time.Duration {
+	if p == nil {
+		return 0
+	}
+	n, err := strconv.ParseUint(p.scalarIn(document), 10, 63)
+	if err != nil || n == 0 {
+		return 0
+	}
+	return time.Duration(min(max(n, 1000), uint64(longestLater/time.Millisecond))) * time.Millisecond
+}
+
+// longestLater is how long an answer can ask to be left alone.
+const longestLater = 24 * time.Hour
+
 // retryAfter is how long the answer asks to be left alone, at least a second and
 // at most a day; 0 where it does not ask, or not so that it can be read.
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	text := h.Get("Retry-After")
-	const longest = 24 * time.Hour
+	const longest = longestLater
 	if seconds, err := strconv.ParseUint(text, 10, 64); err == nil {
 		return time.Duration(min(max(seconds, 1), uint64(longest/time.Second))) * time.Second
 	}

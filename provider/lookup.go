@@ -61,8 +61,8 @@ func (p *Provider) find(ctx context.Context, row zabor.Row) (zabor.Finding, erro
 	}
 	path, byID := p.lookup, false
 	switch {
-	case row.State == zabor.Pending && row.Reference != "" && p.getPending != nil:
-		path, byID = p.getPending, true
+	case row.State == zabor.Pending && row.Reference != "" && p.getting(row.Reference) != nil:
+		path, byID = p.getting(row.Reference), true
 	case row.Prepared != "" && p.getPrepared != nil:
 		path, byID = p.getPrepared, true
 	case p.lookup == nil:
@@ -100,13 +100,27 @@ func (p *Provider) find(ctx context.Context, row zabor.Row) (zabor.Finding, erro
 		return p.absent(row), nil
 	}
 	if a.status/100 != 2 {
-		return zabor.Finding{}, fmt.Errorf("the provider answered %d %s", a.status, http.StatusText(a.status))
+		err := fmt.Errorf("the provider answered %d %s", a.status, http.StatusText(a.status))
+		if after := retryAfter(a.header, time.Now()); after > 0 {
+			err = &zabor.LaterError{After: after, Err: err}
+		}
+		return zabor.Finding{}, err
 	}
 	document, err := decodeAnswer(a.body)
 	if err != nil {
 		return zabor.Finding{}, fmt.Errorf("the answer is not one JSON value: %w", err)
 	}
 	return p.findIn(document, row, byID)
+}
+
+// getting gets the object of a reference; nil: the profile has no such request.
+func (c *compiled) getting(reference string) *Template {
+	for prefix, t := range c.getByPrefix {
+		if strings.HasPrefix(reference, prefix) {
+			return t
+		}
+	}
+	return c.getPending
 }
 
 // absent is what a look-up by what the request carried says when it finds
@@ -124,7 +138,7 @@ func (p *Provider) findable(row zabor.Row) error {
 	travels := p.key.Field != "" || p.key.Header != "" // so that the provider knows the key of every request
 	byOrder := p.carried == nil && p.byOrder && !p.byKey
 	byKey := p.carried == nil && p.byKey && !travels
-	if p.carried == nil && !byOrder && !byKey && len(p.paths) == 0 {
+	if p.carried == nil && !byOrder && !byKey && len(p.paths) == 0 && p.elsewhere == nil {
 		return nil
 	}
 	if row.Request == nil {
@@ -140,6 +154,8 @@ func (p *Provider) findable(row zabor.Row) error {
 		return errors.New("the request did not carry {{order}}")
 	case byKey && !r.holds(row.ProviderKey):
 		return errors.New("the request did not carry {{provider_key}}")
+	case p.elsewhere != nil && hasSome(p.elsewhere, r.document()):
+		return fmt.Errorf("what a request with %s makes may be where it does not look", strings.Join(p.elsewhere, "."))
 	}
 	if len(p.paths) == 0 {
 		return nil
@@ -161,21 +177,29 @@ func (p *Provider) findIn(document any, row zabor.Row, byID bool) (zabor.Finding
 			return zabor.Finding{}, errors.New("the answer has no list where the profile's lookup.items points to")
 		}
 	}
+	further := p.more != nil && !byID && hasSome(p.more, document)
 	if p.match != nil && !byID {
-		reaches := p.reaches(hits, row.CapturedAt)
+		reaches := p.reaches(hits, further, row.CapturedAt)
+		further = further && !reaches
 		hits = slices.DeleteFunc(slices.Clone(hits), func(hit any) bool { return p.match.scalarIn(hit) != row.ProviderKey })
 		if len(hits) == 0 && !reaches {
 			return zabor.Finding{Outcome: zabor.Outcome{Reason: "it is not among the newest that the provider lists, and these do not reach back to when it was sent"}}, nil
 		}
 	}
-	if len(hits) == 0 {
+	if p.byKeyAt && !byID {
+		hits = slices.DeleteFunc(slices.Clone(hits), func(hit any) bool {
+			key := p.echoKey.scalarIn(p.shaped(hit))
+			return key != "" && key != row.ProviderKey
+		})
+	}
+	if len(hits) == 0 && !further {
 		return p.absent(row), nil
 	}
 	var moved []hit           // moved money, or may still
 	var unclear, refused *hit // the first of each
 	for _, document := range hits {
-		if p.as != "" && !byID {
-			document = map[string]any{p.as: document}
+		if !byID {
+			document = p.shaped(document)
 		}
 		said := p.says(0, nil, document)
 		h := hit{reference: said.reference.id(document), outcome: p.read(document, said, row)}
@@ -183,6 +207,9 @@ func (p *Provider) findIn(document any, row zabor.Row, byID bool) (zabor.Finding
 			h.outcome = zabor.Outcome{Reason: fmt.Sprintf("%.100q was found, but %s", h.reference, oneLine(err))}
 		}
 		switch {
+		case p.byKeyAt && !byID && p.echoKey.scalarIn(document) == "":
+			h.outcome = zabor.Outcome{Reason: fmt.Sprintf("%.100q was found for the order, and nothing in it says by which request it was made", h.reference)}
+			unclear = first(unclear, h)
 		case said.moved():
 			moved = h.addTo(moved)
 		case said.word == unbegun:
@@ -207,17 +234,35 @@ func (p *Provider) findIn(document any, row zabor.Row, byID bool) (zabor.Finding
 		return zabor.Finding{Outcome: moved[0].outcome}, nil
 	case unclear != nil:
 		return zabor.Finding{Outcome: unclear.outcome}, nil
+	case further:
+		return zabor.Finding{Outcome: zabor.Outcome{Reason: "the provider lists more than one page, and it may be on another"}}, nil
 	case refused == nil: // what is there has moved nothing
 		return zabor.Finding{Absent: true}, nil
 	}
 	return zabor.Finding{Outcome: refused.outcome}, nil
 }
 
+// shaped is a hit as an answer to a call has it.
+func (c *compiled) shaped(hit any) any {
+	if c.as != "" {
+		return map[string]any{c.as: hit}
+	}
+	return hit
+}
+
+// hasSome reports whether there is something in document, other than false, where at
+// points to.
+func hasSome(at pointer, document any) bool {
+	v, _ := at.in(document)
+	return v != nil && v != false && v != ""
+}
+
 // reaches reports whether a list of the newest surely has all that was made since
-// a row was captured, with room for clocks that differ.
-func (p *Provider) reaches(hits []any, captured time.Time) bool {
+// a row was captured, with room for clocks that differ. A page that is not full may
+// have another one behind it.
+func (p *Provider) reaches(hits []any, further bool, captured time.Time) bool {
 	const skew = 15 * time.Minute
-	if len(hits) < p.full {
+	if len(hits) < p.full && !further {
 		return true
 	}
 	return slices.ContainsFunc(hits, func(hit any) bool {

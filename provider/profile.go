@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -22,6 +23,7 @@ type Profile struct {
 	BaseURL string        `yaml:"base_url"` // https, or http without a proxy; a path in it is put before each request's
 	Headers Headers       `yaml:"headers"`  // sent with every request; secrets belong here
 	Auth    Auth          `yaml:"-"`        // of a built-in profile whose provider wants more than headers
+	Account string        `yaml:"-"`        // whose secret alone the provider takes; empty: Headers alone say whose account it is
 	Timeout time.Duration `yaml:"timeout"`  // of one whole call, from before the capture to the end of the answer; above zero
 	Key     Key           `yaml:"key"`
 
@@ -46,7 +48,15 @@ type Profile struct {
 	HoldAfter  time.Duration `yaml:"hold_after"`
 	PendingFor time.Duration `yaml:"pending_for"`
 
+	// RetryAfter points to how many milliseconds an answer asks to be left alone, where
+	// it is not the header Retry-After that does. Empty: none does.
+	RetryAfter string `yaml:"retry_after"`
+
 	Harmless []Harmless `yaml:"harmless"` // requests that move no money by themselves; empty: none is known
+
+	// Unread are paths, without a query and with * for a segment, of requests whose
+	// answers have another shape than the profile's: each call would end with a person.
+	Unread []string `yaml:"unread"`
 }
 
 // Key says how the provider takes an idempotency key and what it does with one.
@@ -134,9 +144,11 @@ type Amount struct {
 
 // Lookup is how a doubtful call is looked up without moving money.
 //
-// Without Match the request itself must carry the filter, by {{provider_key}},
-// {{order}}, {{reference}} or {{prepared}}: every hit is taken for an answer about
-// the row. The answer must hold all hits: no further pages are fetched.
+// Without Match the look-up itself must carry the filter, by {{provider_key}},
+// {{reference}} or {{prepared}}: every hit is taken for an answer about the row. One by
+// {{order}} alone also finds what another part of the step, or a try before, has made:
+// it needs Echo.Key, and a hit with another key there is about another request. No
+// further pages are fetched: where More says that there are some, absence is no proof.
 type Lookup struct {
 	Method string `yaml:"method"` // GET; empty means GET
 	// Body makes the look-up a POST with this JSON object, of templates as in Path.
@@ -153,10 +165,16 @@ type Lookup struct {
 	// /metadata/zabor_key, which in a form is metadata[zabor_key]. Empty: Path finds
 	// every request.
 	Carried string `yaml:"carried"`
+	// Elsewhere points to where a request's body says that what it makes is not, or may
+	// not be, where Path looks; silence about one that has something there means nothing.
+	Elsewhere string `yaml:"elsewhere"`
+	// More points to what an answer has, other than false, where there are further
+	// pages. Empty: nothing says so.
+	More string `yaml:"more"`
 	// Match points to where a hit repeats the provider key: Path gets the newest
 	// there is, whoever's, and a hit without the key there is about another
 	// request. Absence is then proof only where Made says that the list reaches
-	// back to before the first send, or where it has fewer hits than Full.
+	// back to before the first send, or where it has fewer hits than Full and no More.
 	Match string `yaml:"match"`
 	Made  string `yaml:"made"` // pointer to when a hit was made, as in RFC 3339; with Match
 	Full  int    `yaml:"full"` // hits of a full list; with Match
@@ -173,6 +191,9 @@ type Lookup struct {
 	Prepared string `yaml:"prepared"`
 	// Reference gets the object of a pending row by its {{reference}}, likewise.
 	Reference string `yaml:"reference"`
+	// References are, by what a reference begins with, the requests that get such an
+	// object, in place of Reference. None of the beginnings is that of another.
+	References map[string]string `yaml:"references"`
 	// Items points to the list of hits; an empty list means absent. Without it
 	// the whole answer is the one hit, and 404 means absent.
 	Items string `yaml:"items"`
@@ -217,17 +238,22 @@ type compiled struct {
 	echoKey   pointer
 	echoOrder pointer
 	optional  bool      // Amount.Optional
+	later     pointer   // RetryAfter; nil: none
 	exponents Exponents // may be nil
 
 	look        bool      // there is a look-up
 	lookup      *Template // Lookup.Path; nil: none
 	getPrepared *Template // nil: none
 	getPending  *Template // nil: none
-	byKey       bool      // lookup filters by {{provider_key}}
-	byOrder     bool      // lookup filters by {{order}}
-	carried     pointer   // nil: nothing must be in the request
-	paths       []string  // empty: all
+	getByPrefix map[string]*Template
+	byKey       bool     // lookup filters by {{provider_key}}
+	byOrder     bool     // lookup filters by {{order}}
+	byKeyAt     bool     // lookup filters by {{order}} alone: a hit's key says whether it is the row's
+	carried     pointer  // nil: nothing must be in the request
+	paths       []string // empty: all
 	items       pointer
+	elsewhere   pointer // nil: nothing in a request hides what it makes
+	more        pointer // nil: nothing says that there is more
 	match       pointer // nil: every hit is about the row
 	made        pointer
 	full        int
@@ -267,6 +293,11 @@ func compile(p Profile) (c compiled, err error) {
 	for i, h := range p.Harmless {
 		if err := CheckPath(h.Path); err != nil {
 			return c, fmt.Errorf("harmless.%d: %w", i, err)
+		}
+	}
+	for i, pattern := range p.Unread {
+		if _, err := path.Match(pattern, "/"); err != nil || !strings.HasPrefix(pattern, "/") {
+			return c, fmt.Errorf("unread.%d: %q is no pattern of a path", i, pattern)
 		}
 	}
 	if c.reference, err = parsePointer(p.Reference); err != nil {
@@ -316,6 +347,7 @@ func compile(p Profile) (c compiled, err error) {
 		{"amount.major", p.Amount.Major, &c.major},
 		{"currency", p.Currency, &c.currency},
 		{"prepare.reference", cmp.Or(p.Prepare.Reference, p.Reference), &c.prepared},
+		{"retry_after", p.RetryAfter, &c.later},
 		{"echo.key", p.Echo.Key, &c.echoKey},
 		{"echo.order", p.Echo.Order, &c.echoOrder},
 	} {
@@ -458,11 +490,12 @@ func compileLookup(l *Lookup, c *compiled) (err error) {
 		return fmt.Errorf("lookup.absent_after %s: above zero; how late may a call still be executed, and how late is it seen by the look-up?", l.AbsentAfter)
 	}
 	c.byKey, c.byOrder = names(l.Path, "provider_key"), names(l.Path, "order")
+	c.byKeyAt = c.byOrder && !c.byKey && l.Match == ""
 	c.look, c.paths, c.full, c.as = true, l.Paths, l.Full, l.As
 	for _, at := range []struct {
 		name, text string
 		to         *pointer
-	}{{"items", l.Items, &c.items}, {"carried", l.Carried, &c.carried}, {"match", l.Match, &c.match}, {"made", l.Made, &c.made}} {
+	}{{"items", l.Items, &c.items}, {"carried", l.Carried, &c.carried}, {"elsewhere", l.Elsewhere, &c.elsewhere}, {"more", l.More, &c.more}, {"match", l.Match, &c.match}, {"made", l.Made, &c.made}} {
 		if at.text == "" {
 			continue
 		}
@@ -471,14 +504,16 @@ func compileLookup(l *Lookup, c *compiled) (err error) {
 		}
 	}
 	requests := 0
-	for _, path := range []string{l.Path, l.Prepared, l.Reference} {
-		if path != "" {
+	for _, text := range []string{l.Path, l.Prepared, l.Reference} {
+		if text != "" {
 			requests++
 		}
 	}
 	switch {
 	case requests == 0:
-		return errors.New("lookup.path: empty; write the request that finds a call, such as /payments?order={{order}}")
+		return errors.New("lookup.path: empty; write the request that finds a call, such as /payments?reference={{provider_key}}")
+	case c.byOrder && !c.byKey && l.Match == "" && c.echoKey == nil:
+		return errors.New("lookup.path: by {{order}} alone it also finds what another part of the step, or a try before, has made; look up by {{provider_key}}, or say with echo.key where the provider repeats it")
 	case l.Body != nil && requests > 1:
 		return errors.New("lookup.body: it goes with one of path, prepared and reference")
 	case l.Match == "" && (l.Made != "" || l.Full != 0), l.Match != "" && (l.Items == "" || l.Made == "" || l.Full < 1 || l.Carried == ""):
@@ -494,6 +529,14 @@ func compileLookup(l *Lookup, c *compiled) (err error) {
 		if *t.to, err = newLookupTemplate(t.text, l.Body); err != nil {
 			return fmt.Errorf("%s: %w", t.name, err)
 		}
+	}
+	c.getByPrefix = map[string]*Template{}
+	for prefix, text := range l.References {
+		t, err := newLookupTemplate(text, nil)
+		if err != nil {
+			return fmt.Errorf("lookup.references.%s: %w", prefix, err)
+		}
+		c.getByPrefix[prefix] = t
 	}
 	return nil
 }

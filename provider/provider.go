@@ -25,6 +25,8 @@ type Provider struct {
 	timeout     time.Duration
 	absentAfter time.Duration
 	replayFor   time.Duration
+	holdAfter   time.Duration
+	pendingFor  time.Duration
 	key         Key
 	storesNo    bool // a refusal is stored under the key
 	keep        Keep
@@ -67,13 +69,14 @@ func New(name string, p Profile, o Options) (*Provider, error) {
 	}
 	pr := &Provider{
 		compiled: c, name: name, timeout: p.Timeout, key: p.Key, dialer: d, replayFor: p.ReplayFor(),
+		holdAfter: p.HoldAfter, pendingFor: p.PendingFor,
 		storesNo: p.Key.Life > 0 && (p.Key.Replays == ReplaysAll || p.Key.Replays == ReplaysState),
 		keep:     o.Keep.orDefault(),
 		lookups:  newClient(d, p.Timeout), listPause: time.Second,
 		forwards: newClient(d, p.Timeout),
 		rotated:  o.Rotated,
 	}
-	pr.proof.Store(&proof{c.header, c.auth})
+	pr.proof.Store(pr.prove(p, c.header))
 	pr.forwards.Transport.(*http.Transport).DisableKeepAlives = true
 	if p.Lookup != nil {
 		pr.absentAfter = p.Lookup.AbsentAfter
@@ -90,6 +93,10 @@ func (p *Provider) Timeout() time.Duration { return p.timeout }
 // AbsentAfter is how long after the last possible send a look-up that finds
 // nothing is proof; 0: there is no look-up.
 func (p *Provider) AbsentAfter() time.Duration { return p.absentAfter }
+
+// HoldAfter and PendingFor are the profile's own horizons; 0: none.
+func (p *Provider) HoldAfter() time.Duration  { return p.holdAfter }
+func (p *Provider) PendingFor() time.Duration { return p.pendingFor }
 
 // ReplayFor is how long after the first capture the same request may be sent
 // again under its key; 0: never. The room that a send and its late execution need

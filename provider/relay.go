@@ -64,7 +64,7 @@ var ErrNoObject = errors.New("the provider has no request for it")
 // finds. It is [ErrNoObject] where that can never be had; any other error may
 // pass.
 func (p *Provider) Object(ctx context.Context, row zabor.Row) (*Reply, error) {
-	path, byID := p.getPending, true
+	path, byID := p.getting(row.Reference), true
 	if path == nil {
 		path, byID = p.lookup, false
 	}

@@ -105,7 +105,7 @@ func (p *Proxy) effect(up Upstream, k zabor.Key, request provider.Request) (zabo
 		Freeze:  func(zabor.ProviderKeys, string) ([]byte, error) { return frozen, nil },
 		Unkept:  request.HoldsCard(),
 		Timeout: up.Timeout(), Attempts: p.o.Attempts,
-		AbsentAfter: up.AbsentAfter(), HoldAfter: p.o.HoldAfter, PendingFor: p.o.PendingFor,
+		AbsentAfter: up.AbsentAfter(), HoldAfter: max(p.o.HoldAfter, up.HoldAfter()), PendingFor: max(p.o.PendingFor, up.PendingFor()),
 		MissingRow: zabor.Captured,
 	}
 	if up.KeyTravels() {

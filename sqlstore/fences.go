@@ -376,12 +376,12 @@ func (s *Store) rows(ctx context.Context, query string, args ...any) ([]zabor.Ro
 }
 
 // Control lists rows that the provider itself has settled, see [zabor.Store].
-func (s *Store) Control(ctx context.Context, provider, account string, limit int) ([]zabor.Row, error) {
+func (s *Store) Control(ctx context.Context, like zabor.Row, limit int) ([]zabor.Row, error) {
 	var all []zabor.Row
 	for _, basis := range []zabor.Basis{zabor.ByCall, zabor.ByReplay, zabor.ByLookup} {
-		found, err := s.rows(ctx, s.text.control, []byte(provider), []byte(account), string(basis), int64(limit))
+		found, err := s.rows(ctx, s.text.control, []byte(like.Provider), accountColumn(like), string(basis), int64(limit))
 		if err != nil {
-			return nil, fmt.Errorf("read settled rows of %s: %w", provider, err)
+			return nil, fmt.Errorf("read settled rows of %s: %w", like.Provider, err)
 		}
 		all = append(all, found...)
 	}

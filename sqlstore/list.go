@@ -192,7 +192,8 @@ func (s *Store) outlines(ctx context.Context, query string, args ...any) ([]zabo
 				&reference, &other, &r.Reason, &parked, &r.HookDue, &r.Captures, &r.Free, &absent, &captured, &until, &since, &now)
 			r.Key = zabor.Key{Scope: string(scope), Order: string(order), Step: string(step)}
 			copy(r.Claim.ID[:], attempt)
-			r.Provider, r.Account, r.Reference, r.OtherReference, r.Parked = string(provider), string(account), string(reference), string(other), string(parked)
+			r.Provider, r.Reference, r.OtherReference, r.Parked = string(provider), string(reference), string(other), string(parked)
+			r.Account, r.Place = readAccount(account)
 			r.AbsentAfter = duration(absent)
 			r.CapturedAt, r.SendUntil, r.StateSince, r.ReadAt = moment(captured), moment(until), moment(since), moment(now)
 			found = append(found, r)

@@ -45,15 +45,37 @@ func keyArgs(k zabor.Key) []any {
 // askedArgs binds askedColumns.
 func askedArgs(r zabor.Row) []any {
 	return []any{
-		[]byte(r.Provider), []byte(r.Account), int64(r.Generation), r.ProviderKey, r.PrepareKey, r.Amount.Minor, r.Amount.Currency,
+		[]byte(r.Provider), accountColumn(r), int64(r.Generation), r.ProviderKey, r.PrepareKey, r.Amount.Minor, r.Amount.Currency,
 		[]byte(r.Message), []byte(r.Fingerprint), []byte(r.Fields),
 		micros(r.Lease), micros(r.AbsentAfter), micros(r.HoldAfter), micros(r.PendingFor),
 	}
 }
 
+// placeMark divides the account and the place in their column.
+const placeMark = "\x00"
+
+// accountColumn is the account of r, and behind a mark its place, where there is one:
+// an account with a mark in it has one behind it too.
+func accountColumn(r zabor.Row) []byte {
+	if r.Place == "" && !strings.Contains(r.Account, placeMark) {
+		return []byte(r.Account)
+	}
+	return []byte(r.Account + placeMark + r.Place)
+}
+
+// readAccount reads what accountColumn has made. A row of an earlier version has no
+// place.
+func readAccount(column []byte) (account, place string) {
+	text := string(column)
+	if i := strings.LastIndex(text, placeMark); i >= 0 {
+		return text[:i], text[i+len(placeMark):]
+	}
+	return text, ""
+}
+
 // asksTheSame reports whether askedColumns are equal in both.
 func asksTheSame(a, b zabor.Row) bool {
-	return a.Provider == b.Provider && a.Account == b.Account && a.Generation == b.Generation &&
+	return a.Provider == b.Provider && a.Account == b.Account && a.Place == b.Place && a.Generation == b.Generation &&
 		a.ProviderKey == b.ProviderKey && a.PrepareKey == b.PrepareKey && a.Amount == b.Amount &&
 		a.Message == b.Message && a.Fingerprint == b.Fingerprint && a.Fields == b.Fields &&
 		a.Lease == b.Lease && a.AbsentAfter == b.AbsentAfter && a.HoldAfter == b.HoldAfter && a.PendingFor == b.PendingFor
@@ -132,7 +154,8 @@ func (s *Store) scanRow(rows scanner) (zabor.Row, error) {
 	if copy(r.Claim.ID[:], attempt) != len(r.Claim.ID) {
 		return zabor.Row{}, fmt.Errorf("%s: the attempt id in the table has %d bytes, not 16: the row was written by something else", r.Key, len(attempt))
 	}
-	r.Provider, r.Account = string(provider), string(account)
+	r.Provider = string(provider)
+	r.Account, r.Place = readAccount(account)
 	r.Message, r.Fingerprint = string(message), string(fingerprint)
 	r.Prepared, r.Reference, r.OtherReference = string(prepared), string(reference), string(other)
 	r.Parked = string(parked)
@@ -206,7 +229,8 @@ func validate(r zabor.Row) error {
 		{"state", string(r.State), 16, true},
 		{"basis", string(r.Basis), 16, true},
 		{"provider", r.Provider, 128, false},
-		{"account", r.Account, 255, false},
+		{"account and place", string(accountColumn(r)), 255, false},
+		{"place", r.Place, 64, true},
 		{"provider key", r.ProviderKey, 64, true},
 		{"prepare key", r.PrepareKey, 64, true},
 		{"currency", r.Amount.Currency, 8, true},

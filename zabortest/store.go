@@ -341,12 +341,12 @@ func readOpen(t *testing.T, s zabor.Store, states []zabor.State, limit int) (all
 func fullRow() zabor.Row {
 	binary := "\x00\xff'\"\\\n" + "é"
 	return zabor.Row{
-		Key:         zabor.Key{Scope: "shop/7", Order: "1001", Step: "refund:R-7"},
-		State:       zabor.Captured,
-		Basis:       zabor.ByCall,
-		Claim:       zabor.Claim{Epoch: 1, ID: [16]byte{0, 0xff, 0x20, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 0x20, 0}},
-		Provider:    "stripe-" + binary,
-		Account:     "acct " + binary + " ",
+		Key:      zabor.Key{Scope: "shop/7", Order: "1001", Step: "refund:R-7"},
+		State:    zabor.Captured,
+		Basis:    zabor.ByCall,
+		Claim:    zabor.Claim{Epoch: 1, ID: [16]byte{0, 0xff, 0x20, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 0x20, 0}},
+		Provider: "stripe-" + binary,
+		Account:  "acct " + binary + " ", Place: "at 7",
 		Generation:  2,
 		ProviderKey: "abcdefghijklmnopqrstuvwxyz", PrepareKey: "7bcdefghijklmnopqrstuvwxyz",
 		Amount:      zabor.Money{Minor: -1 << 53, Currency: "EUR"},
@@ -532,6 +532,7 @@ func storeTooLong(t *testing.T, s zabor.Store) {
 		"prepared":  func(r *zabor.Row) { r.Prepared = strings.Repeat("r", 100_000) },
 		"parked":    func(r *zabor.Row) { r.Parked = strings.Repeat("r", 100_000) },
 		"account":   func(r *zabor.Row) { r.Account = strings.Repeat("r", 100_000) },
+		"place":     func(r *zabor.Row) { r.Place = strings.Repeat("r", 100) },
 		"state":     func(r *zabor.Row) { r.State = zabor.State(strings.Repeat("r", 100)) },
 		"no state":  func(r *zabor.Row) { r.State = "" },
 	} {
@@ -613,15 +614,18 @@ func storeOpen(t *testing.T, s zabor.Store) {
 }
 
 func storeControl(t *testing.T, s zabor.Store) {
-	settle := func(order, provider, account string, state zabor.State, basis zabor.Basis) {
+	settleAt := func(order, provider, account, place string, state zabor.State, basis zabor.Basis) {
 		row := newRow(order)
-		row.Provider, row.Account = provider, account
+		row.Provider, row.Account, row.Place = provider, account, place
 		mustInsert(t, s, row)
 		next := follow(row, state)
 		next.Basis = basis
 		next.Reference = "ref-" + order
 		swap(t, s, row, next)
 		waitClock(t, s, row.Key, load(t, s, row.Key).StateSince) // so that newest is one
+	}
+	settle := func(order, provider, account string, state zabor.State, basis zabor.Basis) {
+		settleAt(order, provider, account, "here", state, basis)
 	}
 	settle("1", "stripe", "a", zabor.Settled, zabor.ByCall)
 	settle("2", "stripe", "a", zabor.Settled, zabor.ByPerson)
@@ -632,8 +636,14 @@ func storeControl(t *testing.T, s zabor.Store) {
 	settle("7", "stripe", "a", zabor.Settled, zabor.ByReplay)
 	settle("8", "stripe", "a", zabor.Settled, zabor.ByLookup)
 	settle("9", "stripe", "a", zabor.Settled, zabor.ByImport)
+	settleAt("10", "stripe", "a", "there", zabor.Settled, zabor.ByCall)
+	settleAt("11", "stripe", "a", "", zabor.Settled, zabor.ByCall)
+	settleAt("12", "stripe", "a\x00", "here", zabor.Settled, zabor.ByCall)
+	like := func(account, place string) zabor.Row {
+		return zabor.Row{Provider: "stripe", Account: account, Place: place}
+	}
 	for limit, want := range map[int][]string{1: {"8"}, 2: {"8", "7"}, 9: {"8", "7", "6", "1"}} {
-		rows, err := s.Control(t.Context(), "stripe", "a", limit)
+		rows, err := s.Control(t.Context(), like("a", "here"), limit)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -648,8 +658,15 @@ func storeControl(t *testing.T, s zabor.Store) {
 			t.Errorf("limit %d: orders %v, want %v", limit, got, want)
 		}
 	}
-	if rows, err := s.Control(t.Context(), "stripe", "a ", 9); err != nil || len(rows) != 0 {
-		t.Errorf("another account: %d rows, error %v; want none", len(rows), err)
+	for _, l := range []zabor.Row{like("a ", "here"), like("a", "her"), like("a\x00", ""), like("", "here")} {
+		if rows, err := s.Control(t.Context(), l, 9); err != nil || len(rows) != 0 {
+			t.Errorf("account %q, place %q: %d rows, error %v; want none", l.Account, l.Place, len(rows), err)
+		}
+	}
+	for place, want := range map[string]string{"there": "10", "": "11"} {
+		if rows, err := s.Control(t.Context(), like("a", place), 9); err != nil || len(rows) != 1 || rows[0].Order != want {
+			t.Errorf("place %q: %v, error %v; want order %s", place, rows, err, want)
+		}
 	}
 }
 

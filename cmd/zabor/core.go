@@ -43,7 +43,7 @@ func (p *program) newCore(file *config.Config, store *sqlstore.Store) (*core, er
 	if err != nil {
 		return nil, err
 	}
-	fence := &zabor.Fence{Store: store, Secret: secret, Alert: p.alert, Hook: file.Hook}
+	fence := &zabor.Fence{Store: store, Secret: secret, Alert: p.alert, Hook: file.Hook, Place: place(providers)}
 	if p.seed != nil {
 		fence.Store = p.seed(store)
 	}

@@ -236,6 +236,17 @@ func call(providers map[string]*provider.Provider) zabor.Call {
 	}
 }
 
+// place is where each of the providers is called; empty: it is not in the
+// configuration.
+func place(providers map[string]*provider.Provider) func(string) string {
+	return func(name string) string {
+		if one, ok := providers[name]; ok {
+			return one.Place()
+		}
+		return ""
+	}
+}
+
 // lookup is the zabor.Lookup of all providers.
 func lookup(providers map[string]*provider.Provider) zabor.Lookup {
 	return func(ctx context.Context, row zabor.Row) (zabor.Finding, error) {

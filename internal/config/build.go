@@ -193,7 +193,7 @@ func (p *Provider) custom() provider.Profile {
 	if l := p.Lookup; l != nil {
 		profile.Lookup = &provider.Lookup{
 			Method: l.Method, Path: string(l.Path), Prepared: string(l.Prepared), Reference: string(l.Reference),
-			Items: l.Items, Carried: l.Carried, Paths: l.Paths, AbsentAfter: l.AbsentAfter,
+			Items: l.Items, More: l.More, Carried: l.Carried, Paths: l.Paths, AbsentAfter: l.AbsentAfter,
 		}
 	}
 	if l := p.List; l != nil {

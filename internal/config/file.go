@@ -164,6 +164,7 @@ type Lookup struct {
 	Carried     string        `yaml:"carried" doc:"JSON pointer to where a request must carry {{provider_key}} for path to find it; in a form a[b] is /a/b."`
 	Paths       []string      `yaml:"paths" doc:"Paths of the requests that path finds; the absence of another means nothing."`
 	Items       string        `yaml:"items" doc:"The answer's list of what was found; without it the whole answer is the hit, and 404 is absent."`
+	More        string        `yaml:"more" doc:"JSON pointer to what an answer has, other than false, where there are further pages: then nothing is taken for absent."`
 	AbsentAfter time.Duration `yaml:"absent_after" need:"true" min:"1s" doc:"How long after the last moment of sending a look-up that finds nothing proves that there is nothing."`
 }
 
