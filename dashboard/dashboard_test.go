@@ -179,7 +179,7 @@ func TestPages(t *testing.T) {
 	o.row("<b>\xff", zabor.Outcome{Verdict: zabor.Done, Reference: "pi_7"})
 
 	o.sees(200, "/", "Equal", ">3<", "1\u202f234\u202f567", "does not answer", "Stripe", "TEST")
-	o.sees(200, "/?span=1h", "Doubts: 1 in the last 1h", "Holds: 1 in the last 1h", "Charges: 2 in the last 1h", "Given up: 3 in the last 1h")
+	o.sees(200, "/?span=1h", "Doubts: 1 in the last 1h", "Holds: 1 in the last 1h", "Charges: 2 in the last 1h", "Failed: 3 in the last 1h")
 	o.sees(200, "/fences", "pi_1", "!<b>\xff", "&lt;b&gt;")
 	o.sees(200, "/fences?q=pi_5", "pi_5", "!pi_1")
 	o.sees(200, "/fences?state=held", ">3<", "!pi_1")

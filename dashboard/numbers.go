@@ -251,7 +251,7 @@ func (d *Dashboard) draw(ctx context.Context, s span) (chart, error) {
 		c.Lanes = append(c.Lanes, l.lane.drawn(counts, s.number, c.From, width))
 	}
 	if d.o.Failed.Times != nil {
-		given := lane{Name: "Given up", Class: "bad", What: "messages that lie in a failure transport"}
+		given := lane{Name: "Failed", Class: "bad", What: "messages given up"}
 		times, err := d.o.Failed.Times(ctx, c.From)
 		given.Unknown = err != nil
 		counts := map[int]int64{}
