@@ -161,6 +161,14 @@ func TestUpgrade(t *testing.T) {
 			}
 			becomes("all that was open is settled or held")
 			for _, order := range unknown { // a person has looked at the provider
+				eventuallyWithin(t, 2*limit, "its message is parked", func() bool {
+					for line := range strings.Lines(running.log.String()) {
+						if strings.Contains(line, "parked in the failure transport") && strings.Contains(line, " message=u-"+order+" ") {
+							return true
+						}
+					}
+					return false
+				})
 				name := map[string]string{"prepared": "confirm"}[order]
 				if name == "" {
 					name = "charge"
