@@ -78,6 +78,7 @@ CREATE TABLE IF NOT EXISTS successes (id INTEGER PRIMARY KEY, provider TEXT, ref
 CREATE TABLE IF NOT EXISTS payments (id INTEGER PRIMARY KEY, order_id BLOB, step BLOB, reference BLOB, amount INTEGER, currency TEXT, place TEXT);
 CREATE TABLE IF NOT EXISTS messages (id INTEGER PRIMARY KEY, scope BLOB, order_id BLOB, step BLOB, queue TEXT, message TEXT, failed INTEGER, delivered INTEGER);
 CREATE TABLE IF NOT EXISTS unfetched (id INTEGER PRIMARY KEY, scope BLOB, order_id BLOB, step BLOB);
+CREATE TABLE IF NOT EXISTS refunded (id INTEGER PRIMARY KEY, scope BLOB, order_id BLOB, step BLOB);
 CREATE TABLE IF NOT EXISTS unlisted (provider TEXT, step BLOB);
 `
 
@@ -364,6 +365,15 @@ func (l *Ledger) AddMessages(ctx context.Context, entries iter.Seq2[Message, err
 // a break.
 func (l *Ledger) AddUnfetched(ctx context.Context, keys iter.Seq2[zabor.Key, error]) error {
 	return fillAnew(ctx, l, "unfetched", keys, "INSERT INTO unfetched VALUES (NULL, ?, ?, ?)", func(k zabor.Key) []any {
+		return []any{[]byte(k.Scope), []byte(k.Order), []byte(k.Step)}
+	}, nil)
+}
+
+// AddRefunded adds the keys of rows with two references whose second one a person
+// has dealt with, read anew after a break: that one is counted no more. A third
+// success of such a row still is.
+func (l *Ledger) AddRefunded(ctx context.Context, keys iter.Seq2[zabor.Key, error]) error {
+	return fillAnew(ctx, l, "refunded", keys, "INSERT INTO refunded VALUES (NULL, ?, ?, ?)", func(k zabor.Key) []any {
 		return []any{[]byte(k.Scope), []byte(k.Order), []byte(k.Step)}
 	}, nil)
 }

@@ -23,6 +23,7 @@ type world struct {
 	payments  []Payment
 	messages  []Message
 	unfetched []zabor.Key
+	refunded  []zabor.Key
 	noFence   bool
 }
 
@@ -97,6 +98,9 @@ func (w *world) audit(t testing.TB) (Total, []Difference) {
 	if err == nil && w.unfetched != nil {
 		err = l.AddUnfetched(t.Context(), each(w.unfetched))
 	}
+	if err == nil && w.refunded != nil {
+		err = l.AddRefunded(t.Context(), each(w.refunded))
+	}
 	if err == nil {
 		err = l.Join(t.Context())
 	}
@@ -150,6 +154,18 @@ func TestEachDifference(t *testing.T) {
 			w.successes = append(w.successes, success("1"))
 			w.payments = append(w.payments, paid("1"))
 		}, []string{"charged-twice 1"}, false},
+		{"two references, and a person has dealt with the second", func(w *world) {
+			row, again := settled("1"), success("1")
+			row.OtherReference, again.Reference = "pay_again", "pay_again"
+			w.rows, w.successes, w.payments = append(w.rows, row), append(w.successes, success("1"), again), append(w.payments, paid("1"))
+			w.refunded = append(w.refunded, row.Key)
+		}, []string{"refunded 1"}, true},
+		{"a third success of a row whose second was dealt with", func(w *world) {
+			row, again, third := settled("1"), success("1"), success("1")
+			row.OtherReference, again.Reference, third.Reference = "pay_again", "pay_again", "pay_third"
+			w.rows, w.successes, w.payments = append(w.rows, row), append(w.successes, success("1"), again, third), append(w.payments, paid("1"))
+			w.refunded = append(w.refunded, row.Key)
+		}, []string{"charged-twice 1", "refunded 1"}, false},
 		{"a success without a row", func(w *world) {
 			w.successes = append(w.successes, success("1"))
 		}, []string{"success-without-row 1"}, false},
@@ -245,6 +261,9 @@ func TestEachDifference(t *testing.T) {
 			if got := lines(found); !slices.Equal(got, tt.want) {
 				t.Errorf("found %q, want %q", got, tt.want)
 			}
+			if tt.good && total.ProviderSuccesses != total.UniqueRows && total.DoubleCharged == 0 && !strings.Contains(tt.name, "later than") {
+				t.Errorf("%d successes, %d rows", total.ProviderSuccesses, total.UniqueRows)
+			}
 			if total.Good() != tt.good {
 				t.Errorf("good=%t, want %t (%+v)", total.Good(), tt.good, total)
 			}
@@ -283,6 +302,8 @@ func TestAmongMany(t *testing.T) {
 		}
 	}
 	add("charged-twice", func(r *zabor.Row, _ *Success, _ *Payment) { r.OtherReference = "pay_again" })
+	add("refunded", func(r *zabor.Row, _ *Success, _ *Payment) { r.OtherReference = "pay_back" })
+	w.refunded = append(w.refunded, settled("refunded").Key)
 	add("success-without-row", func(r *zabor.Row, _ *Success, p *Payment) { *r, *p = zabor.Row{}, Payment{} })
 	add("success-not-saved", func(r *zabor.Row, _ *Success, p *Payment) { r.State, r.Reference, *p = zabor.Declined, "", Payment{} })
 	add("reference-differs", func(_ *zabor.Row, s *Success, _ *Payment) { s.Reference = "pay_other" })
@@ -630,7 +651,7 @@ func TestAuditOfAShopAtWork(t *testing.T) {
 // Each kind has one severity, and is named once.
 func TestKinds(t *testing.T) {
 	kinds, severities := Kinds()
-	if len(kinds) != 17 || len(severities) != len(kinds) || kinds[0] != ChargedTwice {
+	if len(kinds) != 18 || len(severities) != len(kinds) || kinds[0] != ChargedTwice {
 		t.Errorf("%q, %q", kinds, severities)
 	}
 }

@@ -32,6 +32,7 @@ var joining = []string{
 	"CREATE INDEX IF NOT EXISTS successes_order ON successes (order_id, step, scope) WHERE order_id IS NOT NULL",
 	"CREATE INDEX IF NOT EXISTS payments_order ON payments (order_id, step)",
 	"CREATE INDEX IF NOT EXISTS messages_order ON messages (order_id, step, scope)",
+	"CREATE INDEX IF NOT EXISTS refunded_order ON refunded (order_id, step, scope)",
 	// Two exports may overlap: the same success is one.
 	`DELETE FROM successes WHERE id IN (SELECT s.id FROM (SELECT provider, reference, MIN(id) AS first FROM successes GROUP BY provider, reference HAVING COUNT(*) > 1) d
 	   JOIN successes s ON s.provider = d.provider AND s.reference = d.reference WHERE s.id > d.first)`,
@@ -77,6 +78,7 @@ const (
 	Waiting           Kind = "waiting"             // free to be called again, and nobody has
 	Lost              Kind = "lost"                // a row is open, and its message is nowhere
 	SettledButQueued  Kind = "settled-but-queued"  // done, and its message is still there: it will be acked without a call
+	Refunded          Kind = "refunded"            // a row has two references, and a person has dealt with the second
 	Unfetched         Kind = "unfetched"           // the proxy's caller was gone when the answer came; a repeat may have fetched it since
 	MessageWithoutRow Kind = "message-without-row" // a worker had it, and there is no row
 	PaymentTwice      Kind = "payment-twice"       // the application has two payments for one order and step
@@ -158,6 +160,7 @@ var checks = []check{
 		SELECT ` + fence + `, x'', f.amount, f.currency, NULL, NULL, f.since, m.queue || CASE WHEN m.failed THEN ', failed: ' ELSE ': ' END || m.message
 		FROM messages m JOIN fences f ON f.order_id = m.order_id AND f.step = m.step AND f.scope = m.scope
 		WHERE f.state IN ('settled', 'declined') AND f.since + f.skew < ` + looked},
+	{Refunded, Info, "refunded", `SELECT ` + fence + `, f.other, f.amount, f.currency, NULL, NULL, f.since, f.reason FROM fences f WHERE f.other > x'' AND ` + refunded},
 	{Unfetched, Info, "unfetched", `SELECT DISTINCT ` + fence + `, x'', f.amount, f.currency, NULL, NULL, f.since, ''
 		FROM unfetched u JOIN fences f ON f.order_id = u.order_id AND f.step = u.step AND f.scope = u.scope`},
 	{MessageWithoutRow, Warning, "messages", `
@@ -178,12 +181,17 @@ var checks = []check{
 		WHERE f.state = 'settled' AND NOT EXISTS (SELECT 1 FROM payments p WHERE p.order_id = f.order_id AND (p.step IS NULL OR p.step = f.step))`},
 }
 
+// refunded are rows f whose second reference a person has dealt with.
+const refunded = "EXISTS (SELECT 1 FROM refunded r WHERE r.order_id = f.order_id AND r.step = f.step AND r.scope = f.scope)"
+
 // chargesPerRow counts the different references that a row has: its own, the one
-// beside it, and those that the provider knows. An alias is no other one.
+// beside it unless a person has dealt with it, and those that the provider knows. An
+// alias is no other one.
 const chargesPerRow = `SELECT fence, COUNT(DISTINCT reference) AS n FROM (
 	SELECT m.fence AS fence, CASE WHEN s.alias = f.reference THEN f.reference ELSE s.reference END AS reference
 	  FROM matches m JOIN successes s ON s.id = m.success JOIN fences f ON f.id = m.fence
-	UNION ALL SELECT f.id, f.other FROM fences f WHERE f.other > x''
+	  WHERE NOT (f.other > x'' AND (s.reference = f.other OR COALESCE(s.alias = f.other, 0)) AND ` + refunded + `)
+	UNION ALL SELECT f.id, f.other FROM fences f WHERE f.other > x'' AND NOT ` + refunded + `
 	UNION ALL SELECT f.id, f.reference FROM fences f WHERE f.other > x'' AND f.reference > x'')
 	GROUP BY fence HAVING n > 1`
 

@@ -27,7 +27,7 @@ type Difference struct {
 
 // Total is the sum of an audit.
 type Total struct {
-	ProviderSuccesses int64 // by the exports; without one, references that the fence knows, but those of declined rows
+	ProviderSuccesses int64 // by the exports; without one, references that the fence knows, but those of declined rows; without the second ones that a person has dealt with
 	UniqueRows        int64 // keys with at least one success
 	DoubleCharged     int64 // successes beyond the first of a key
 	Lost              int64 // open rows whose message is nowhere; 0 where the queues were not read
@@ -138,9 +138,13 @@ func (l *Ledger) successes(ctx context.Context, t *Total, exported bool) error {
 		if err != nil {
 			return err
 		}
-		if t.ProviderSuccesses = t.Successes; !exported { // a reference of a declined row is that of a no
-			t.ProviderSuccesses, err = one("SELECT (SELECT COUNT(*) FROM fences WHERE reference > x'' AND state <> 'declined') + (SELECT COUNT(*) FROM fences WHERE other > x'')")
+		if exported {
+			dealtWith, err := one("SELECT COUNT(*) FROM fences f JOIN matches m ON m.fence = f.id JOIN successes s ON s.id = m.success WHERE f.other > x'' AND (s.reference = f.other OR s.alias = f.other) AND " + refunded)
+			t.ProviderSuccesses = t.Successes - dealtWith
+			return err
 		}
+		// A reference of a declined row is that of a no.
+		t.ProviderSuccesses, err = one("SELECT (SELECT COUNT(*) FROM fences WHERE reference > x'' AND state <> 'declined') + (SELECT COUNT(*) FROM fences f WHERE other > x'' AND NOT " + refunded + ")")
 	case exported:
 		t.ProviderSuccesses, t.UniqueRows = t.Successes, t.Successes-loose
 	default:

@@ -17,6 +17,7 @@ import (
 
 	"zabor"
 	"zabor/dashboard/access"
+	"zabor/provider"
 	"zabor/sqlstore"
 )
 
@@ -76,21 +77,23 @@ type Provider struct {
 	Name  string // in the configuration
 	Title string
 	Mode  string // LIVE, TEST or empty: not known
-	// Console says where a person looks a row up at the provider; nil: not known.
+	// Console says where a person looks a row up at the provider, and by what; nil:
+	// nothing is known of it.
 	Console func(zabor.Row) Console
 }
 
 // Console is a provider's own page for people.
 type Console struct {
-	URL  string   // https; empty: not known
-	Type []string // what to type into its search, the surest first
-	How  string   // a sentence; may be empty
+	URL    string          // https; empty: not known
+	Search []provider.Clue // what its search finds the row's call by, the surest first
+	How    string          // in sentences; may be empty
 }
 
 // Prospect is what a decision would do.
 type Prospect struct {
-	Row   zabor.Row // as it is; zero: there is none
-	Lines []string  // in words
+	Row      zabor.Row // as it is; zero: there is none
+	Lines    []string  // in words
+	Warnings []string  // what whoever decides must know before, in words
 }
 
 // Taken is what a decision has done.
@@ -132,7 +135,7 @@ func New(o Options) (*Dashboard, error) {
 	d.mux.HandleFunc("GET /audit", d.auditPage)
 	d.mux.HandleFunc("GET /doctor", d.doctorPage)
 	for path, handle := range map[string]http.HandlerFunc{
-		"/decide": d.decide, "/withdraw": d.withdraw, "/failed/retry": d.retry, "/failed/forget": d.forget, "/audit": d.runAudit, "/doctor": d.runDoctor,
+		"/decide": d.decide, "/withdraw": d.withdraw, "/refunded": d.refundedOne, "/failed/retry": d.retry, "/failed/forget": d.forget, "/audit": d.runAudit, "/doctor": d.runDoctor,
 	} {
 		d.mux.Handle("POST "+path, d.operators(handle))
 	}

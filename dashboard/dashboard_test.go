@@ -18,6 +18,7 @@ import (
 	"zabor/audit"
 	"zabor/dashboard/access"
 	"zabor/doctor"
+	"zabor/provider"
 	"zabor/sqlstore"
 )
 
@@ -77,19 +78,33 @@ func (o *office) row(order string, outcome zabor.Outcome) zabor.Row {
 
 func (o *office) rowOf(key zabor.Key, outcome zabor.Outcome) zabor.Row {
 	o.Helper()
+	return o.lateRow(key, outcome, 0)
+}
+
+// lateRow is rowOf at a provider whose look-up proves absence so long after the call.
+func (o *office) lateRow(key zabor.Key, outcome zabor.Outcome, absentAfter time.Duration) zabor.Row {
+	o.Helper()
 	fence := zabor.Fence{Store: o.store, Secret: o.fence.Secret} // its own breaker
 	_, _ = fence.Do(o.Context(), zabor.Effect{
 		Key: key, Provider: "stripe", Amount: zabor.Money{Minor: 1999, Currency: "EUR"}, Message: "m", Fingerprint: "f",
 		Freeze: func(zabor.ProviderKeys, string) ([]byte, error) {
 			return []byte(`{"v":1,"method":"POST","path":"/v1/charges","type":"application/json","body":"{\"customer\":\"cus_9\",\"token\":\"tok_hidden\",\"card\":{\"number\":\"4242424242424242\"}}"}`), nil
 		},
-		Timeout: 10 * time.Second, Attempts: 3, HoldAfter: time.Hour, PendingFor: time.Hour, MissingRow: zabor.Captured,
+		Timeout: 10 * time.Second, AbsentAfter: absentAfter, Attempts: 3, HoldAfter: time.Hour, PendingFor: time.Hour, MissingRow: zabor.Captured,
 	}, func(context.Context, zabor.Row) zabor.Outcome { return outcome })
 	row, err := o.store.Load(o.Context(), key)
 	if err != nil {
 		o.Fatal(err)
 	}
 	return row
+}
+
+// age makes row so old that no call of it can be on its way any more.
+func (o *office) age(row zabor.Row) {
+	o.Helper()
+	if _, err := o.store.DB().ExecContext(o.Context(), "UPDATE zabor_fences SET send_until = captured_at WHERE order_id = ?", []byte(row.Order)); err != nil {
+		o.Fatal(err)
+	}
 }
 
 func (o *office) ask(method, path string, form url.Values) (int, string) {
@@ -154,7 +169,7 @@ func TestPages(t *testing.T) {
 		Data: map[string]any{"order": "1", "password": "hunter2", "card": map[string]any{"number": "4242424242424242", "brand": "visa"}, "list": []any{}, "none": nil}}
 	o := newOffice(t, func(options *Options) {
 		options.Providers = []Provider{{Name: "stripe", Title: "Stripe", Mode: "TEST", Console: func(row zabor.Row) Console {
-			return Console{URL: "https://dashboard.example/search?q=" + row.Order, How: "It finds ids."}
+			return Console{URL: "https://dashboard.example/search?q=" + row.Order, How: "It finds ids.", Search: []provider.Clue{{By: "metadata", Text: "metadata:zabor_key=" + row.ProviderKey, Unsure: true}}}
 		}}}
 		options.Queues = []Queue{
 			{Name: "payments", Kind: "laravel", Depth: func(context.Context) (Depth, error) { return Depth{Ready: 1234567, Oldest: time.Now()}, nil }},
@@ -162,7 +177,10 @@ func TestPages(t *testing.T) {
 		}
 		options.Failed = Failures{
 			List: func(context.Context, int) ([]FailedList, error) {
-				return []FailedList{{Queue: "payments", Transport: "failed_jobs", Messages: []FailedMessage{kept}, Total: 1}, {Queue: "async", Transport: "messenger", Err: broken.Error()}}, nil
+				return []FailedList{{Queue: "payments", Transport: "failed_jobs", Messages: []FailedMessage{kept}}, {Queue: "async", Transport: "messenger", Err: broken.Error()}}, nil
+			},
+			Count: func(context.Context, int) ([]FailedCount, error) {
+				return []FailedCount{{Queue: "payments", Transport: "failed_jobs", N: 1}, {Queue: "async", Transport: "messenger", Err: broken.Error()}}, nil
 			},
 			Times: func(_ context.Context, from time.Time) ([]time.Time, error) {
 				return []time.Time{from.Add(-time.Second), from.Add(time.Minute), time.Now(), time.Now()}, nil
@@ -195,6 +213,28 @@ func TestPages(t *testing.T) {
 	o.sees(200, "/open", "cus_9", "!tok_hidden", "no whole answer came", "It went through", ">1</b>")
 	o.sees(200, "/failed", "App\\Jobs\\Charge", "held for a person", "!second line", "the queue is away")
 	o.sees(200, "/failed/message?queue=payments&in=failed_jobs&id=id-1", "second line", "visa", "!hunter2", "!4242424242424242", "not shown")
+}
+
+// A person is told by what the provider's search finds a call, and what it proves
+// that it finds nothing.
+func TestWhatToSearchFor(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t, func(options *Options) {
+		options.Providers = []Provider{{Name: "stripe", Console: func(row zabor.Row) Console {
+			return Console{Search: []provider.Clue{{By: "merchant reference", Text: "SHOP-" + row.Order}, {By: "metadata", Text: "metadata:zabor_key=" + row.ProviderKey, Unsure: true}}}
+		}}}
+	})
+	never := o.row("1", zabor.Outcome{Verdict: zabor.Misdirected, Reason: "404"})
+	late := o.lateRow(zabor.Key{Scope: "shop", Order: "2", Step: "charge"}, zabor.Outcome{Verdict: zabor.Misdirected, Reason: "404"}, time.Hour)
+	no, before := "Finding nothing is no proof here, however late.", "Finding nothing before"
+	for _, path := range []string{"/open", rowURL(never.Key)} {
+		o.sees(200, path, "each of these", "SHOP-1", "merchant reference</span>", "metadata:zabor_key="+never.ProviderKey, "if the request carried it there", "One search that finds nothing proves nothing", before, no)
+	}
+	o.sees(200, rowURL(late.Key), "SHOP-2", before, late.SendUntil.Add(time.Hour).UTC().Format(utcLayout), "!"+no)
+
+	// Of a provider that is not in the file only what the request carried is said.
+	o.board.o.Providers = nil
+	o.sees(200, rowURL(never.Key), "Look there by amount, time and customer: nothing of what zabor knows")
 }
 
 // The claim that was seen travels with the form: a decision about a row that has
@@ -330,7 +370,8 @@ func TestFormsThatAreNotWhole(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t, nil)
 	row := o.row("1", zabor.Outcome{Verdict: zabor.Misdirected, Reason: "404"})
-	at := token(row.Key, row.Claim)
+	second := o.row("2", zabor.Outcome{Verdict: zabor.Misdirected, Reason: "404"})
+	at, other := token(row.Key, row.Claim), token(second.Key, second.Claim)
 	for want, form := range map[string]url.Values{
 		"No row was chosen":         {"action": {"decline"}, "reason": {"x"}},
 		"No decision was chosen":    {"row": {at}, "action": {"charge"}, "reason": {"x"}},
@@ -338,6 +379,7 @@ func TestFormsThatAreNotWhole(t *testing.T) {
 		"This form is not complete": {"row": {"x"}, "action": {"decline"}, "reason": {"x"}},
 		"A number of the provider":  {"row": {at}, "action": {"settle"}, "reason": {"x"}},
 		"Too many rows at once":     {"row": make([]string, mostAtOnce+1), "action": {"decline"}, "reason": {"x"}},
+		"One number is given":       {"row": {at, other}, "action": {"settle"}, "reason": {"x"}, "reference." + at: {"pi_1"}, "reference." + other: {"pi_1"}},
 	} {
 		form.Set("confirm", "yes")
 		if code, body := o.ask(http.MethodPost, "/decide", form); code != http.StatusBadRequest || !strings.Contains(body, want) {
@@ -354,21 +396,245 @@ func TestReports(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t, nil)
 	report := AuditReport{At: time.Now(), By: "cron", Total: audit.Total{ProviderSuccesses: 4, UniqueRows: 3, DoubleCharged: 1, Bad: 1000}, Exports: 1}
-	for i := range 1000 {
-		report.Differences = append(report.Differences, audit.Difference{Kind: audit.ChargedTwice, Severity: audit.Critical, Key: zabor.Key{Order: fmt.Sprint(i), Step: "charge"}})
+	for i := range 1000 { // as long as any is
+		report.Differences = append(report.Differences, audit.Difference{
+			Kind: audit.SuccessWithoutRow, Severity: audit.Critical, Key: zabor.Key{Scope: strings.Repeat("s", zabor.MaxScope), Order: fmt.Sprintf("%04d", i) + strings.Repeat("\xff", 251), Step: strings.Repeat("p", 128)},
+			State: zabor.Settled, Reference: strings.Repeat("r", 255), Other: strings.Repeat("o", 255), Amount: zabor.Money{Minor: 1_000_000_00, Currency: "EUR"}, Place: strings.Repeat("& ", 500),
+		})
 	}
 	if err := KeepAudit(t.Context(), o.store, report); err != nil {
 		t.Fatal(err)
 	}
-	o.sees(200, "/audit", "1\u202f000 differences", "charged-twice", "by cron")
+	o.sees(200, "/audit", "1\u202f000 differences", "success-without-row", "by cron", ">0000", "1 to 30 of 300 that are kept", "/audit?from=30", "!>0030")
+	o.sees(200, "/audit?from=270", ">0270", ">0299", "!from=300")
+	o.sees(200, "/audit?from=nonsense", ">0000")
 	findings := make([]doctor.Finding, 400)
 	for i := range findings {
-		findings[i] = doctor.Finding{Code: "ZB101", Severity: doctor.Error, Where: "config/queue.php", Line: 7, Found: "retry_after is too short", Fix: "write 90"}
+		findings[i] = doctor.Finding{Code: "ZB101", Severity: doctor.Error, Where: "config/queue.php", Line: 7, Found: "retry_after is too short" + strings.Repeat(" & so on", 100), Fix: "write 90" + strings.Repeat(" & so on", 100)}
 	}
 	if err := KeepDoctor(t.Context(), o.store, DoctorReport{At: time.Now(), Findings: findings}); err != nil {
 		t.Fatal(err)
 	}
-	o.sees(200, "/doctor", "ZB101", "config/queue.php:7", "300 findings and 100 more", "write 90")
+	o.sees(200, "/doctor", "ZB101", "config/queue.php:7", "300 findings and 100 more", "write 90", "/doctor?from=30")
+}
+
+// The headline is as bad as the rows, and as what an audit has found beside them. A
+// comparison with a provider's list counts until there is a newer one.
+func TestTheHeadline(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t, nil)
+	keep := func(r AuditReport) {
+		t.Helper()
+		r.At = time.Now()
+		if err := KeepAudit(t.Context(), o.store, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	good := audit.Total{ProviderSuccesses: 1, UniqueRows: 1}
+	twice := audit.Total{ProviderSuccesses: 2, UniqueRows: 1, DoubleCharged: 1, Bad: 1, Differences: map[audit.Kind]int64{audit.ChargedTwice: 1}}
+	o.row("1", zabor.Outcome{Verdict: zabor.Done, Reference: "pi_1"})
+	o.sees(200, "/", `class="hero equal"`, "<h2>Equal</h2>", "Never compared")
+	keep(AuditReport{Total: good})
+	o.sees(200, "/", `class="hero equal"`, "Audited from the rows and queues alone", "Never compared")
+
+	keep(AuditReport{Total: twice, Exports: 1, Differences: []audit.Difference{{Kind: audit.ChargedTwice, Severity: audit.Critical, Key: zabor.Key{Order: "1", Step: "charge"}, Reference: "pi_1", Other: "pi_2"}}})
+	bad := []string{`class="hero unequal"`, "Charged twice", "1 charge too much", "!<h2>Equal", "!Never compared"}
+	o.sees(200, "/", bad...)
+	keep(AuditReport{Total: good}) // «Audit now» saw no list
+	o.sees(200, "/", append(bad, "/audit?of=comparison", "Audited from the rows and queues alone")...)
+	o.sees(200, "/audit", "No differences", "holds until there is a newer comparison", "/audit?of=comparison", "!pi_2")
+	o.sees(200, "/audit?of=comparison", "charged-twice", "pi_2")
+	keep(AuditReport{Total: audit.Total{ProviderSuccesses: 1, UniqueRows: 1, Empty: []string{"stripe.csv"}}, Exports: 1}) // an empty list
+	o.sees(200, "/", bad...)
+	o.sees(200, "/audit", "stripe.csv had nothing in it")
+	keep(AuditReport{Total: good, Exports: 1})
+	o.sees(200, "/", `class="hero equal"`, "Compared with the providers")
+	keep(AuditReport{Total: audit.Total{ProviderSuccesses: 1, UniqueRows: 1, Lost: 1, Bad: 1, Differences: map[audit.Kind]int64{audit.Lost: 1}}})
+	o.sees(200, "/", `class="hero unequal"`, "Not as the rows say", "1 message lost")
+	keep(AuditReport{Total: good, Exports: 1})
+
+	o.row("2", zabor.Outcome{Reason: "no whole answer came"})
+	o.board.changed()
+	o.sees(200, "/", "1 row in doubt or held", "whether it is a success is not known yet")
+	if err := o.store.SetMeta(t.Context(), auditName, []byte("{")); err != nil {
+		t.Fatal(err)
+	}
+	o.sees(200, "/", `class="hero unknown"`, "cannot be read", "!<h2>Equal")
+	o.sees(503, "/audit", "cannot be read")
+}
+
+// A row with two references is red until a person has said what became of the
+// second; the next such row is red again.
+func TestASecondReferenceThatWasDealtWith(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t, nil)
+	row := o.row("1", zabor.Outcome{Verdict: zabor.Done, Reference: "pi_1"})
+	twice := func(row zabor.Row, other string) zabor.Row {
+		t.Helper()
+		if _, err := o.store.DB().ExecContext(t.Context(), "UPDATE zabor_fences SET other_reference = ? WHERE order_id = ?", []byte(other), []byte(row.Order)); err != nil {
+			t.Fatal(err)
+		}
+		row.OtherReference = other
+		o.board.numbers.sums.forget()
+		return row
+	}
+	row = twice(row, "pi_2")
+	o.sees(200, "/", `class="hero unequal"`, "1 row has a second number", "!dealt with by hand")
+	o.sees(200, rowURL(row.Key), "Money may have moved twice", "It is dealt with")
+	form := url.Values{"row": {token(row.Key, row.Claim)}, "reason": {" "}}
+	if code, _ := o.ask(http.MethodPost, "/refunded", form); code != http.StatusBadRequest {
+		t.Errorf("without a reason: status %d", code)
+	}
+	form.Set("reason", "pi_2 refunded, re_9")
+	stale := url.Values{"row": {token(row.Key, zabor.Claim{Epoch: row.Claim.Epoch + 1, ID: row.Claim.ID})}, "reason": {"x"}}
+	if code, _ := o.ask(http.MethodPost, "/refunded", stale); code != http.StatusConflict {
+		t.Errorf("of another row: status %d", code)
+	}
+	o.sees(200, "/", `class="hero unequal"`)
+	if code, body := o.ask(http.MethodPost, "/refunded", form); code != http.StatusSeeOther {
+		t.Fatalf("status %d\n%s", code, body)
+	}
+	o.sees(200, rowURL(row.Key), "local has dealt with it", "pi_1 and pi_2: pi_2 refunded, re_9", "!Money may have moved twice", "The second reference was dealt with")
+	o.sees(200, "/", `class="hero equal"`, "1 row with a second number of the provider's was dealt with by hand")
+	twice(o.row("2", zabor.Outcome{Verdict: zabor.Done, Reference: "pi_3"}), "pi_4")
+	o.sees(200, "/", `class="hero unequal"`, "1 row has a second number", "1 row with a second number")
+	other := o.row("3", zabor.Outcome{Verdict: zabor.Done, Reference: "pi_5"})
+	if code, _ := o.ask(http.MethodPost, "/refunded", url.Values{"row": {token(other.Key, other.Claim)}, "reason": {"x"}}); code != http.StatusConflict {
+		t.Errorf("of a row with one reference: status %d", code)
+	}
+}
+
+// A search that has not looked through everything never says that there is nothing.
+func TestASearchThatIsNotThroughYet(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t, nil)
+	held := o.row("20", zabor.Outcome{Verdict: zabor.Misdirected, Reason: "404"})
+	first := o.row("1", zabor.Outcome{Verdict: zabor.Done, Reference: "pi_1"})
+	for i := range 11 { // 2048 rows
+		if _, err := o.store.DB().ExecContext(t.Context(), copyRows(t, o), fmt.Sprintf("1%d", i), held.Order); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o.sees(200, "/fences?q=1&state=held", "Not found yet.", "2\u202f00", "write more of the order id", "!Nothing fits")
+	o.sees(200, "/fences?q=1&state=settled", "These are the first that fit", ">"+first.Order+"<")
+	o.sees(200, "/fences?q=1", "These are the first that fit")
+	o.sees(200, "/fences?q=20&state=held", ">20<", "!more of the order id")
+	o.sees(200, "/fences?q=20&state=settled", "Nothing fits", "!more of the order id")
+}
+
+// copyRows inserts all rows but one again, with a text before their orders.
+func copyRows(t *testing.T, o *office) string {
+	t.Helper()
+	rows, err := o.store.DB().QueryContext(t.Context(), "SELECT name FROM pragma_table_info('zabor_fences')")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	var names, values []string
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			t.Fatal(err)
+		}
+		names, values = append(names, name), append(values, name)
+		if name == "order_id" {
+			values[len(values)-1] = "CAST(? || order_id AS BLOB)"
+		}
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return "INSERT INTO zabor_fences (" + strings.Join(names, ", ") + ") SELECT " + strings.Join(values, ", ") + " FROM zabor_fences WHERE order_id <> CAST(? AS BLOB)"
+}
+
+// The page before a decision says no to what would be refused.
+func TestNoPromiseThatIsRefused(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t, nil)
+	row := o.row("1", zabor.Outcome{Verdict: zabor.Misdirected, Reason: "404"})
+	for want, form := range map[string]url.Values{
+		"say that you did":                         {"action": {"release"}},
+		"a request may still be on its way until ": {"action": {"release"}, "checked": {"yes"}},
+		"it is held":                               {"action": {"hold"}},
+	} {
+		form.Set("row", token(row.Key, row.Claim))
+		form.Set("reason", "seen")
+		code, body := o.ask(http.MethodPost, "/decide", form)
+		if code != http.StatusUnprocessableEntity || !strings.Contains(body, want) || strings.Contains(body, "Yes, do it") || strings.Contains(body, "it will be so") {
+			t.Errorf("%s: status %d\n%s", want, code, body)
+		}
+	}
+	o.age(row)
+	form := url.Values{"action": {"release"}, "checked": {"yes"}, "row": {token(row.Key, row.Claim)}, "reason": {"seen"}}
+	if code, body := o.ask(http.MethodPost, "/decide", form); code != 200 || !strings.Contains(body, "Yes, do it") {
+		t.Errorf("status %d\n%s", code, body)
+	}
+}
+
+// Failed messages are shown in bounds, and every one of them can be reached.
+func TestManyFailedMessages(t *testing.T) {
+	t.Parallel()
+	const queues, each = 6, 120
+	list := func(queue string) (all []FailedMessage) {
+		for i := range each { // the newest first
+			key := zabor.Key{Scope: "shop-production", Order: fmt.Sprintf("0190b3c4-7d2e-7abc-8def-%012d", each-i), Step: "charge"}
+			all = append(all, FailedMessage{FailedID: FailedID{queue, "failed_jobs", fmt.Sprintf("%s-%d", key.Order, i)}, Mark: fmt.Sprint(each - i), Class: `App\Jobs\Payments\ChargeOrder`, Key: &key, At: time.Now(), Reason: strings.Repeat("& because ", 50)})
+		}
+		return all
+	}
+	retried := 0
+	o := newOffice(t, func(options *Options) {
+		options.Failed = Failures{
+			List: func(_ context.Context, limit int) (lists []FailedList, err error) {
+				for i := range queues {
+					queue := fmt.Sprint("queue-", i)
+					lists = append(lists, FailedList{Queue: queue, Transport: "failed_jobs", Messages: list(queue)[:limit]})
+				}
+				return lists, nil
+			},
+			Older: func(_ context.Context, queue, transport, mark string, limit int) (FailedList, error) {
+				all := list(queue)
+				for len(all) > 0 && mark != "" && all[0].Mark != mark {
+					all = all[1:]
+				}
+				if mark != "" {
+					all = all[1:]
+				}
+				return FailedList{Queue: queue, Transport: transport, Messages: all[:min(limit, len(all))]}, nil
+			},
+			Count: func(context.Context, int) ([]FailedCount, error) {
+				return []FailedCount{{Queue: "queue-1", Transport: "failed_jobs", N: 1000, More: true}}, nil
+			},
+			Retry: func(context.Context, FailedID) error { retried++; return nil },
+		}
+	})
+	o.sees(200, "/", ">1\u202f000+<")
+	o.sees(200, "/failed", "queue-0", "queue-5", "more than 1\u202f000 messages")
+	seen := map[string]bool{}
+	pages := 0
+	for next := "/failed?queue=queue-1&in=failed_jobs&older="; next != ""; pages++ {
+		_, body := o.ask(http.MethodGet, next, nil)
+		o.sees(200, next, "queue-1", "!queue-2")
+		for _, part := range strings.Split(body, `aria-label="Mark message `)[1:] {
+			id, _, _ := strings.Cut(part, `"`)
+			seen[id] = true
+		}
+		next = ""
+		if _, link, more := strings.Cut(body, `<a class="button plain" href="/failed?`); more {
+			link, _, _ = strings.Cut(link, `"`)
+			next = "/failed?" + strings.ReplaceAll(link, "&amp;", "&")
+		}
+	}
+	if len(seen) != each || pages != 3 {
+		t.Errorf("%d of %d messages on %d pages", len(seen), each, pages)
+	}
+	form := url.Values{"message": make([]string, mostAtOnce+1)}
+	for i := range form["message"] {
+		form["message"][i] = FailedID{"queue-1", "failed_jobs", fmt.Sprint(i)}.Token()
+	}
+	if code, body := o.ask(http.MethodPost, "/failed/retry", form); code != http.StatusBadRequest || !strings.Contains(body, "Too many messages at once") || retried != 0 {
+		t.Errorf("status %d, %d retried", code, retried)
+	}
 }
 
 // person is a signed-in user of an office.

@@ -112,6 +112,7 @@ func (d *Dashboard) readDecisions(r *http.Request, by string) ([]zabor.Decision,
 		return nil, back("There is no reason", "Say why: it is kept with the decision, under your name.")
 	}
 	var all []zabor.Decision
+	given := map[string]bool{}
 	for _, text := range rows {
 		key, seen, ok := readToken(text)
 		if !ok {
@@ -126,6 +127,10 @@ func (d *Dashboard) readDecisions(r *http.Request, by string) ([]zabor.Decision,
 			if one.Reference = strings.TrimSpace(r.PostForm.Get("reference." + text)); one.Reference == "" {
 				return nil, back("A number of the provider's is missing", "Order "+readable(key.Order)+": what went through has a number at the provider. Give one for each row.")
 			}
+			if given[one.Reference] {
+				return nil, back("One number is given for two rows", "The number "+readable(one.Reference)+" is that of one payment, and a payment settles one row. Look at both again; if it is truly that of both, decide them one by one.")
+			}
+			given[one.Reference] = true
 		}
 		all = append(all, one)
 	}
@@ -139,8 +144,10 @@ type verdict struct {
 	Token string
 	Row   zabor.Row // as it is
 	Lines []string
-	Err   string
-	Stale *stale // the row has changed since it was looked at
+	// Warnings are what must be known before it is confirmed.
+	Warnings []string
+	Err      string
+	Stale    *stale // the row has changed since it was looked at
 	// Proposed: it waits for a second person, and is only kept for them. Second is the
 	// proposal that the decision is about, as [proposalMark] has it; empty: it needs
 	// no second person.
@@ -182,7 +189,7 @@ func (d *Dashboard) decide(w http.ResponseWriter, r *http.Request) {
 	for _, one := range decisions {
 		v := verdict{Decision: one, Token: token(one.Key, one.Seen)}
 		p, err := d.o.Look(ctx, one)
-		v.Row, v.Lines = p.Row, p.Lines
+		v.Row, v.Lines, v.Warnings = p.Row, p.Lines, p.Warnings
 		if err == nil {
 			v, err = d.second(ctx, v, who, body.Confirmed, r.PostForm.Get("second."+v.Token))
 		}

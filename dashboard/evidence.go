@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 
 	"zabor"
-	"zabor/card"
+	"zabor/internal/php"
 	"zabor/provider"
 )
 
@@ -22,20 +22,23 @@ type evidence struct {
 	From, To time.Time // when a call may have been sent
 	Provider Provider
 	Console  Console
-	Surely   time.Time // from when on the provider's silence is proof; zero: never
+	// Silence is until when finding nothing at the provider proves nothing; zero: no
+	// call is known to have been sent. Where Never is true it proves nothing later
+	// either: there is no time after which the provider surely shows every call.
+	Silence time.Time
+	Never   bool
 }
 
 func (d *Dashboard) evidence(row zabor.Row) evidence {
-	e := evidence{From: row.CapturedAt, To: row.SendUntil}
+	e := evidence{From: row.CapturedAt, To: row.SendUntil, Never: row.AbsentAfter == 0}
 	e.Provider, _ = d.provider(row.Provider)
 	if e.Provider.Console != nil {
 		e.Console = e.Provider.Console(row)
+	} else {
+		e.Console.Search = provider.Console{}.Search(row)
 	}
-	if len(e.Console.Type) == 0 {
-		e.Console.Type = searchFor(row)
-	}
-	if row.AbsentAfter > 0 && !row.SendUntil.IsZero() {
-		e.Surely = row.SendUntil.Add(row.AbsentAfter)
+	if !row.SendUntil.IsZero() {
+		e.Silence = row.SendUntil.Add(row.AbsentAfter)
 	}
 	fields, _ := requestFields(row)
 	for _, f := range fields {
@@ -44,17 +47,6 @@ func (d *Dashboard) evidence(row zabor.Row) evidence {
 		}
 	}
 	return e
-}
-
-// searchFor is what a provider's search may find a row by, the surest first.
-func searchFor(row zabor.Row) []string {
-	var all []string
-	for _, text := range []string{row.Reference, row.Prepared, row.ProviderKey, row.Order} {
-		if text != "" {
-			all = append(all, text)
-		}
-	}
-	return all
 }
 
 // customer are names of fields that say who pays.
@@ -74,32 +66,6 @@ const (
 	mostFields = 200
 	mostBytes  = 64 << 10
 )
-
-// plain is the last part of a name without the signs between its words.
-func plain(name string) string {
-	if i := strings.LastIndexAny(name, ".["); i >= 0 {
-		name = name[i+1:]
-	}
-	return withoutSigns.Replace(strings.ToLower(name))
-}
-
-var withoutSigns = strings.NewReplacer("_", "", "-", "", "]", "")
-
-// secret reports whether what is in a field of this name is shown to nobody.
-func secret(name string) bool {
-	if card.Field(name) {
-		return true
-	}
-	p := plain(name)
-	for _, word := range []string{"secret", "password", "passwd", "token", "authorization", "apikey", "privatekey", "signature", "cookie", "credential", "iban", "accountnumber", "otp", "pincode"} {
-		if strings.Contains(p, word) {
-			return true
-		}
-	}
-	return p == "pin" || p == "auth" || p == "bearer" || p == "card" || p == "key" && strings.Contains(strings.ToLower(name), "api")
-}
-
-const hidden = "•••• not shown"
 
 // fields is a decoded value, flat, without what is secret.
 func fields(v any) []field {
@@ -122,9 +88,15 @@ func flatten(name string, v any, all *[]field) {
 		}
 		return name + "." + part
 	}
-	if name != "" && secret(name) {
-		if _, isMap := v.(map[string]any); !isMap || plain(name) != "card" {
-			*all = append(*all, field{readable(name), hidden})
+	if name != "" && secret(name, v) {
+		*all = append(*all, field{readable(name), hidden})
+		return
+	}
+	if text, ok := v.(string); ok {
+		if len(text) > mostBytes {
+			v = unshown(len(text))
+		} else if inner, known := unpacked(text); known {
+			flatten(name, inner, all)
 			return
 		}
 	}
@@ -145,10 +117,14 @@ func flatten(name string, v any, all *[]field) {
 		}
 	case nil:
 		*all = append(*all, field{readable(name), "null"})
+	case php.Enum:
+		*all = append(*all, field{readable(name), readable(v.Class + "::" + v.Case)})
 	default:
 		*all = append(*all, field{readable(name), cut(500, readable(fmt.Sprint(v)))})
 	}
 }
+
+func unshown(bytes int) string { return fmt.Sprintf("%d bytes, too long to be shown here", bytes) }
 
 // bodyFields reads a body as what its type says it is; nil: it cannot be read so.
 func bodyFields(contentType string, body []byte) []field {
@@ -156,7 +132,7 @@ func bodyFields(contentType string, body []byte) []field {
 		return nil
 	}
 	if len(body) > mostBytes {
-		return []field{{"…", fmt.Sprintf("%d bytes, too long to be shown here", len(body))}}
+		return []field{{"…", unshown(len(body))}}
 	}
 	if strings.Contains(contentType, "form-urlencoded") {
 		values, err := url.ParseQuery(string(body))
@@ -176,6 +152,9 @@ func bodyFields(contentType string, body []byte) []field {
 	var v any
 	if d.Decode(&v) == nil {
 		return fields(v)
+	}
+	if inner, known := unpacked(string(body)); known {
+		return fields(inner)
 	}
 	if utf8.Valid(body) {
 		return []field{{"text", cut(2000, readable(string(body)))}}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,8 +18,13 @@ import (
 // Failures are the failure transports of the queues. The functions are nil where
 // no queues are configured.
 type Failures struct {
-	// List gives the newest of each transport, at most so many of each.
-	List func(ctx context.Context, limit int) ([]FailedList, error)
+	// List gives the newest of each transport, at most so many of each. Older gives
+	// those of one that are older than the message with that mark, which need not be
+	// there any more; with an empty mark the newest.
+	List  func(ctx context.Context, limit int) ([]FailedList, error)
+	Older func(ctx context.Context, queue, transport, mark string, limit int) (FailedList, error)
+	// Count counts the messages of each transport, up to most.
+	Count func(ctx context.Context, most int) ([]FailedCount, error)
 	// Times is when those that lie there now were put there, as far back as from; of
 	// each transport the newest, as many as its cost allows.
 	Times func(ctx context.Context, from time.Time) ([]time.Time, error)
@@ -32,20 +38,25 @@ type Failures struct {
 // FailedID says which message is meant.
 type FailedID struct{ Queue, Transport, ID string }
 
-// FailedList is one failure transport.
+// FailedList is some messages of one failure transport.
 type FailedList struct {
 	Queue, Transport string
 	Messages         []FailedMessage
-	Total            int64
-	Err              string // it could not be read, or not to its end
+	Err              string // they could not be read, or not all of them
 }
 
-// Older reports whether there are more than are listed.
-func (l FailedList) Older() bool { return l.Total > int64(len(l.Messages)) }
+// FailedCount is how many messages a failure transport has.
+type FailedCount struct {
+	Queue, Transport string
+	N                int64
+	More             bool   // there are more than were counted
+	Err              string // they could not be counted, or not all of them
+}
 
 // FailedMessage is a message that was given up.
 type FailedMessage struct {
 	FailedID
+	Mark   string // where it stands in its transport
 	Class  string
 	Key    *zabor.Key // nil: no step makes one of it
 	At     time.Time
@@ -77,12 +88,27 @@ func (m FailedMessage) FirstLine() string {
 }
 
 type failedPage struct {
-	Lists  []FailedList
-	Total  int64
+	Lists  []shownList
 	Unread bool              // a transport could not be read, or not to its end
 	Queues bool              // there are queues at all
+	One    bool              // it is about one transport, from some message on
 	Lately []sqlstore.NoteOn // what people did about messages, the newest first
 }
+
+// shownList is the part of a transport that a page has room for.
+type shownList struct {
+	FailedList
+	Count FailedCount
+	Older string // address of the older ones; empty: there are none
+}
+
+// mostCounted is how many messages of a transport are counted: each is read for it,
+// since one table or stream may be that of several queues.
+const mostCounted = 1000
+
+// perFailedPage is how many messages a page has in all, and at least one of each
+// transport.
+const perFailedPage = 100
 
 // Kinds of the notes of what people did about a message: on its key, where it has one.
 const (
@@ -94,24 +120,54 @@ const (
 const mostLately = 20
 
 func (d *Dashboard) failedList(w http.ResponseWriter, r *http.Request) {
-	body := failedPage{Queues: d.o.Failed.List != nil}
-	if body.Queues {
-		var err error
-		if body.Lists, err = d.o.Failed.List(r.Context(), perPage); err != nil {
-			d.away(w, r, err)
-			return
-		}
+	q := r.URL.Query()
+	body := failedPage{Queues: d.o.Failed.List != nil, One: q.Has("in")}
+	var lists []FailedList
+	var err error
+	switch {
+	case !body.Queues:
+	case body.One:
+		lists = make([]FailedList, 1)
+		lists[0], err = d.o.Failed.Older(r.Context(), q.Get("queue"), q.Get("in"), q.Get("older"), perPage+1)
+	default:
+		lists, err = d.o.Failed.List(r.Context(), perPage+1)
 	}
-	for _, l := range body.Lists {
-		body.Total += l.Total
+	if err != nil {
+		d.away(w, r, err)
+		return
+	}
+	counts, _ := d.failedCounts(r.Context()) // the messages are shown without their number too
+	full := len(slices.DeleteFunc(slices.Clone(lists), func(l FailedList) bool { return len(l.Messages) == 0 }))
+	room := min(perPage, max(1, perFailedPage/max(1, full)))
+	for _, l := range lists {
+		body.Lists = append(body.Lists, shown(l, counts, room))
 		body.Unread = body.Unread || l.Err != ""
 	}
-	var err error
 	if body.Lately, err = d.o.Store.LatestNotes(r.Context(), d.o.Scope, mostLately, messageRetried, messageForgotten); err != nil {
 		d.away(w, r, err)
 		return
 	}
 	d.show(w, r, http.StatusOK, "failed", "Failed messages", "/failed", body)
+}
+
+// shown is l with room for so many of its messages.
+func shown(l FailedList, counts []FailedCount, room int) shownList {
+	s := shownList{FailedList: l}
+	if len(l.Messages) > room {
+		s.Messages = l.Messages[:room]
+		s.Older = "/failed?" + url.Values{"queue": {l.Queue}, "in": {l.Transport}, "older": {s.Messages[room-1].Mark}}.Encode()
+	}
+	for _, c := range counts {
+		if c.Queue == l.Queue && c.Transport == l.Transport {
+			s.Count = c
+		}
+	}
+	return s
+}
+
+// None reports whether nothing is listed.
+func (p failedPage) None() bool {
+	return !slices.ContainsFunc(p.Lists, func(l shownList) bool { return len(l.Messages) > 0 })
 }
 
 type messagePage struct {
@@ -181,6 +237,10 @@ func (d *Dashboard) move(w http.ResponseWriter, r *http.Request, body movedPage,
 		d.trouble(w, r, http.StatusBadRequest, trouble{What: "No message was chosen", Next: "Mark the messages that are meant. Nothing was changed.", Link: "/failed", Words: "Failed messages"})
 		return
 	}
+	if len(chosen) > mostAtOnce {
+		d.trouble(w, r, http.StatusBadRequest, trouble{What: "Too many messages at once", Detail: []string{strconv.Itoa(len(chosen)) + " were chosen, and " + strconv.Itoa(mostAtOnce) + " may be."}, Next: "Choose fewer. Nothing was changed.", Link: "/failed", Words: "Failed messages"})
+		return
+	}
 	body.Reason = strings.TrimSpace(r.PostForm.Get("reason"))
 	if body.Forget && body.Confirmed && body.Reason == "" {
 		d.trouble(w, r, http.StatusBadRequest, trouble{What: "There is no reason", Next: "Say why they are forgotten: it is kept under your name. Nothing was changed.", Link: "/failed", Words: "Failed messages"})
@@ -189,7 +249,7 @@ func (d *Dashboard) move(w http.ResponseWriter, r *http.Request, body movedPage,
 	by := access.From(r.Context()).Name
 	ctx := context.WithoutCancel(r.Context())
 	slices.Reverse(chosen) // the oldest goes first
-	for _, text := range chosen[:min(len(chosen), mostAtOnce)] {
+	for _, text := range chosen {
 		at, ok := failedID(text)
 		if !ok {
 			d.gone(w, r)

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -24,7 +25,9 @@ type fencesPage struct {
 	Rows        []zabor.Row
 	Next        string // address of the next page; empty: this is the last
 	Filtered    bool
-	More        bool // there are more than are shown, and no next page
+	// Looked is how many rows of the search were looked through where there are more
+	// of them, and no next page; 0: all were.
+	Looked int64
 }
 
 type stateChoice struct {
@@ -47,7 +50,7 @@ func (d *Dashboard) fences(w http.ResponseWriter, r *http.Request) {
 	body.Filtered = body.Query != "" || body.Step != "" || len(states) > 0
 	var err error
 	if body.Query != "" {
-		body.Rows, body.More, err = d.find(r, body.Query, body.Step, states)
+		body.Rows, body.Looked, err = d.find(r, body.Query, body.Step, states)
 	} else {
 		after, ok := readMark(q.Get("after"))
 		if !ok {
@@ -71,16 +74,31 @@ func (d *Dashboard) fences(w http.ResponseWriter, r *http.Request) {
 	d.show(w, r, http.StatusOK, "fences", "Fences", "/fences", body)
 }
 
+// mostFound is how many rows a search shows, and mostLooked how many it looks
+// through for those of a step or a state: no index has them in the order of their
+// orders.
+const (
+	mostFound  = 100
+	mostLooked = 2000
+)
+
 // find looks for an order, for what an order begins with, and for a reference.
-func (d *Dashboard) find(r *http.Request, text, step string, states []zabor.State) (rows []zabor.Row, more bool, err error) {
-	const most = 200
+// looked is how many rows were looked through where there are more; 0: all were.
+func (d *Dashboard) find(r *http.Request, text, step string, states []zabor.State) (rows []zabor.Row, looked int64, err error) {
+	most := mostFound
+	if step != "" || len(states) > 0 {
+		most = mostLooked
+	}
 	byReference, err := d.o.Store.OfReference(r.Context(), d.o.Scope, text, most)
 	if err != nil {
-		return nil, false, err
+		return nil, 0, err
 	}
 	byOrder, err := d.o.Store.OfOrders(r.Context(), d.o.Scope, text, most)
 	if err != nil {
-		return nil, false, err
+		return nil, 0, err
+	}
+	if len(byOrder) == most || len(byReference) == most {
+		looked = int64(len(byOrder) + len(byReference))
 	}
 	seen := map[zabor.Key]bool{}
 	for _, row := range append(byReference, byOrder...) {
@@ -88,10 +106,13 @@ func (d *Dashboard) find(r *http.Request, text, step string, states []zabor.Stat
 		if seen[row.Key] || step != "" && row.Step != step && name != step || len(states) > 0 && !slices.Contains(states, row.State) {
 			continue
 		}
+		if len(rows) == mostFound {
+			return rows, max(looked, int64(len(rows))), nil
+		}
 		seen[row.Key] = true
 		rows = append(rows, row)
 	}
-	return rows, len(byOrder) == most || len(byReference) == most, nil
+	return rows, looked, nil
 }
 
 // markText is a [sqlstore.Mark] in an address. The parts of a key are any bytes.
@@ -135,6 +156,7 @@ type fencePage struct {
 	Proposal *access.Proposal // of a release that waits for a second person; nil: none
 	Own      bool             // whoever looks has proposed it
 	Second   string           // the proposal in the form that confirms it
+	Refunded *zabor.Note      // who has dealt with its second reference; nil: nobody, or there is none
 }
 
 // event is one thing that happened to a row.
@@ -183,6 +205,11 @@ func (d *Dashboard) fence(w http.ResponseWriter, r *http.Request) {
 	if p, waits := access.Proposed(notes, row.Claim); waits {
 		body.Proposal, body.Own, body.Second = &p, p.By == access.From(r.Context()).Name, proposalMark(p, waits)
 	}
+	for _, n := range notes {
+		if n.Kind == sqlstore.Refunded && row.OtherReference != "" {
+			body.Refunded = &n
+		}
+	}
 	body.Request, body.Why = requestFields(row)
 	body.Status, body.Answer = answerFields(row)
 	d.show(w, r, http.StatusOK, "fence", "Order "+readable(row.Order)+", "+readable(row.Step), "/fences", body)
@@ -196,6 +223,37 @@ func (d *Dashboard) elsewhere(key zabor.Key, next, link, words string) trouble {
 		Detail: []string{"The scope " + readable(key.Scope) + " is not in " + readable(d.o.Scope) + ", which zabor.yaml has. Two installations on one table do not meet."},
 		Next:   next, Link: link, Words: words,
 	}
+}
+
+// refundedOne notes that somebody has dealt with a row's second reference.
+func (d *Dashboard) refundedOne(w http.ResponseWriter, r *http.Request) {
+	who := access.From(r.Context())
+	key, seen, ok := readToken(r.PostFormValue("row"))
+	reason := strings.TrimSpace(r.PostFormValue("reason"))
+	if !ok || reason == "" {
+		d.trouble(w, r, http.StatusBadRequest, trouble{What: "This form is not complete", Next: "Say what became of the second number. Nothing was noted.", Link: "/fences", Words: "Fences"})
+		return
+	}
+	if !key.In(d.o.Scope) {
+		d.trouble(w, r, http.StatusForbidden, d.elsewhere(key, "Nothing was noted.", "/fences", "Fences"))
+		return
+	}
+	ctx := context.WithoutCancel(r.Context())
+	row, err := d.o.Store.Load(ctx, key)
+	switch {
+	case errors.Is(err, zabor.ErrNoRow) || err == nil && (row.Claim != seen || row.OtherReference == ""):
+		d.trouble(w, r, http.StatusConflict, trouble{What: "This row has changed since you looked at it", Next: "Look at it again. Nothing was noted.", Link: rowURL(key), Words: "The row"})
+		return
+	case err == nil:
+		err = d.o.Store.Note(ctx, key, zabor.Note{Epoch: row.Claim.Epoch, Kind: sqlstore.Refunded, By: who.Name, Text: row.Reference + " and " + row.OtherReference + ": " + reason})
+	}
+	if err != nil {
+		d.away(w, r, err)
+		return
+	}
+	d.o.Log.Info("two references were dealt with", "by", who.Name, "order", key.Order, "step", key.Step, "scope", key.Scope, "reason", reason)
+	d.numbers.mended.forget()
+	http.Redirect(w, r, rowURL(key), http.StatusSeeOther)
 }
 
 // timeline is what is known to have happened, the newest first: the row's own
@@ -292,6 +350,8 @@ func noteWords(n zabor.Note) (what, class string) {
 		return "Its message was put back on its queue", "plain"
 	case messageForgotten:
 		return "Its message was forgotten", "warn"
+	case sqlstore.Refunded:
+		return "The second reference was dealt with", "good"
 	}
 	return title(n.Kind), "plain"
 }

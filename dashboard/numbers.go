@@ -15,8 +15,9 @@ import (
 type numbers struct {
 	mu     sync.Mutex
 	sums   kept[sqlstore.Sums]
+	mended kept[int64]
 	open   kept[[]sqlstore.StateCount]
-	failed kept[failedCount]
+	failed kept[[]FailedCount]
 
 	proposals kept[[]proposal]
 	charts    map[string]*kept[chart]
@@ -115,6 +116,12 @@ func (d *Dashboard) sums(ctx context.Context) (sqlstore.Sums, time.Time, error) 
 	return d.numbers.sums.get(ctx, func(ctx context.Context) (sqlstore.Sums, error) { return d.o.Store.Sums(ctx, d.o.Scope) })
 }
 
+// refunded is how many rows with two references a person has dealt with.
+func (d *Dashboard) refunded(ctx context.Context) (int64, error) {
+	n, _, err := d.numbers.mended.get(ctx, func(ctx context.Context) (int64, error) { return d.o.Store.CountRefunded(ctx, d.o.Scope) })
+	return n, err
+}
+
 func (d *Dashboard) unclosed(ctx context.Context) ([]sqlstore.StateCount, error) {
 	counts, _, err := d.numbers.open.get(ctx, func(ctx context.Context) ([]sqlstore.StateCount, error) {
 		return d.o.Store.CountUnclosed(ctx, d.o.Scope)
@@ -144,23 +151,13 @@ func (d *Dashboard) changed() {
 	d.numbers.proposals.forget()
 }
 
-// failedCount is how many messages were given up; unknown: not all could be counted.
-type failedCount struct {
-	n       int64
-	unknown bool
-}
-
-func (d *Dashboard) failedCount(ctx context.Context) failedCount {
-	count, _, err := d.numbers.failed.get(ctx, func(ctx context.Context) (c failedCount, err error) {
-		lists, err := d.o.Failed.List(ctx, 1)
-		for _, l := range lists {
-			c.n += l.Total
-			c.unknown = c.unknown || l.Err != ""
-		}
-		return c, err
-	})
-	count.unknown = count.unknown || err != nil
-	return count
+// failedCounts are how many messages were given up, by transport.
+func (d *Dashboard) failedCounts(ctx context.Context) ([]FailedCount, error) {
+	if d.o.Failed.Count == nil {
+		return nil, nil
+	}
+	counts, _, err := d.numbers.failed.get(ctx, func(ctx context.Context) ([]FailedCount, error) { return d.o.Failed.Count(ctx, mostCounted) })
+	return counts, err
 }
 
 // lane is one line of the picture of the last hours.

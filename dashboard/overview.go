@@ -86,31 +86,71 @@ func (d *Dashboard) processes(ctx context.Context) ([]process, error) {
 // headline is the number that matters.
 type headline struct {
 	Successes, Unique int64
-	Doubtful          int64
+	Others            int64 // rows that have two references, and nobody has dealt with them
+	Refunded          int64 // those that somebody has dealt with; in none of the numbers
+	Undecided         int64 // rows that have a reference, and are neither settled, pending nor declined
+	Doubtful          int64 // rows of which it is not known whether they are successes
 	Counted           time.Time
-	Audit             *AuditReport // nil: there was none
-	Err               string
+	Audit, Compared   *AuditReport // see Dashboard.lastAudits
+	Err               string       // the rows could not be counted
+	AuditErr          string       // what the last audit has found cannot be read
 }
 
 func (h headline) Equal() bool { return h.Successes == h.Unique }
+
+// Verdict is what the page says in colour: unequal, where the rows say so or an
+// audit does; unknown, where one of them cannot be read; empty or equal, where both
+// say nothing else.
+func (h headline) Verdict() string {
+	switch {
+	case h.Err != "":
+		return "unknown"
+	case !h.Equal() || h.Found() != nil:
+		return "unequal"
+	case h.AuditErr != "":
+		return "unknown"
+	case h.Empty():
+		return "empty"
+	}
+	return "equal"
+}
+
+// Found is the audit that has found what the rows do not say by themselves; nil:
+// none has.
+func (h headline) Found() *AuditReport {
+	for _, r := range []*AuditReport{h.Compared, h.Audit} {
+		if r != nil && r.Bad() {
+			return r
+		}
+	}
+	return nil
+}
+
+// Audits are the audits that are to be told of, the comparison first.
+func (h headline) Audits() (all []*AuditReport) {
+	for _, r := range []*AuditReport{h.Compared, h.Audit} {
+		if r != nil {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// EverCompared reports whether an audit had a provider's list.
+func (h headline) EverCompared() bool {
+	return slices.ContainsFunc(h.Audits(), func(r *AuditReport) bool { return r.Compared() })
+}
 
 // Old reports whether it was counted long enough ago for a person to be told.
 func (h headline) Old() bool { return !h.Counted.IsZero() && time.Since(h.Counted) > 10*time.Second }
 
 func (h headline) Empty() bool { return h.Successes == 0 && h.Unique == 0 }
 
-// Twice is how many successes there are beyond the first of a row.
-func (h headline) Twice() int64 { return h.Successes - h.Unique }
-
-// AuditBad reports whether the last audit saw another picture.
-func (h headline) AuditBad() bool {
-	return h.Audit != nil && (h.Audit.Total.DoubleCharged > 0 || h.Audit.Total.Lost > 0 || h.Audit.Total.ProviderSuccesses != h.Audit.Total.UniqueRows)
-}
-
 // tile is a number that wants to be looked at.
 type tile struct {
 	Name, What, Link, Class string
 	N                       int64
+	More                    bool // than N
 	Oldest                  time.Time
 	Unknown                 bool
 }
@@ -190,13 +230,20 @@ func (d *Dashboard) headline(ctx context.Context, counts []sqlstore.StateCount) 
 		h.Err = err.Error()
 	}
 	h.Successes, h.Unique, h.Counted = sums.Successes(), sums.Unique(), at
+	h.Others, h.Undecided = sums.Others, sums.References[""]
+	if h.Others > 0 {
+		// Where it cannot be read all of them count: rather red than wrong.
+		h.Refunded, _ = d.refunded(ctx)
+		h.Refunded = min(h.Refunded, h.Others)
+		h.Others, h.Successes = h.Others-h.Refunded, h.Successes-h.Refunded
+	}
 	for _, c := range counts {
 		if c.State == zabor.Doubt || c.State == zabor.Held {
 			h.Doubtful += c.Rows
 		}
 	}
-	if report, ok, err := d.lastAudit(ctx); err == nil && ok {
-		h.Audit = &report
+	if h.Audit, h.Compared, err = d.lastAudits(ctx); err != nil {
+		h.AuditErr = err.Error()
 	}
 	return h
 }
@@ -225,8 +272,12 @@ func (d *Dashboard) tiles(ctx context.Context, counts []sqlstore.StateCount) []t
 		tiles = append(tiles, t)
 	}
 	if d.o.Failed.List != nil {
-		count := d.failedCount(ctx)
-		t := tile{Name: "Failed", What: "messages given up", Link: "/failed", Class: "bad", N: count.n, Unknown: count.unknown}
+		counts, err := d.failedCounts(ctx)
+		t := tile{Name: "Failed", What: "messages given up", Link: "/failed", Class: "bad", Unknown: err != nil}
+		for _, c := range counts {
+			t.N += c.N
+			t.More, t.Unknown = t.More || c.More, t.Unknown || c.Err != ""
+		}
 		tiles = append(tiles, t)
 	}
 	return tiles

@@ -200,10 +200,10 @@ func money(m zabor.Money) string {
 	return provider.Major(m) + " " + m.Currency
 }
 
-// readable is s for a page: without card numbers, and with what cannot be read
-// quoted.
+// readable is s for a page: without card numbers and other secrets, as far as these
+// can be told by their look, and with what cannot be read quoted.
 func readable(s string) string {
-	s = card.Mask(s)
+	s = withoutSecrets(card.Mask(s))
 	if !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) && r != '\n' && r != '\t' }) {
 		return strconv.Quote(s)
 	}

@@ -14,7 +14,13 @@ import (
 // Failed lists the queue's rows of failed_jobs, the newest first. It ends with
 // the first error.
 func (s *Source) Failed(ctx context.Context) iter.Seq2[FailedJob, error] {
-	return s.c.Failed.list(ctx, s.c.Connection, s.c.Queue)
+	return s.FailedBefore(ctx, "")
+}
+
+// FailedBefore is Failed for the rows that are older than the one with that mark,
+// which need not be there any more; empty: for all.
+func (s *Source) FailedBefore(ctx context.Context, mark string) iter.Seq2[FailedJob, error] {
+	return s.c.Failed.list(ctx, s.c.Connection, s.c.Queue, mark)
 }
 
 // FailedJob is the queue's row with that uuid, or ErrNoFailedJob.

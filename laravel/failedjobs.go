@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"strconv"
 	"strings"
 	"time"
 
@@ -83,11 +84,23 @@ type FailedJob struct {
 	id      int64
 }
 
-// list passes the jobs of a queue to yield, the newest first.
-func (f *FailedJobs) list(ctx context.Context, connection, queue string) iter.Seq2[FailedJob, error] {
+// Mark is where j stands in the order of its table, for [Source.FailedBefore].
+func (j FailedJob) Mark() string { return strconv.FormatInt(j.id, 10) }
+
+// list passes the jobs of a queue to yield, the newest first: those older than the
+// one with that mark, all with an empty one.
+func (f *FailedJobs) list(ctx context.Context, connection, queue, mark string) iter.Seq2[FailedJob, error] {
 	const page = 100 // a page at a time: no statement is open while the caller works
 	return func(yield func(FailedJob, error) bool) {
-		for before := int64(math.MaxInt64); ; {
+		before := int64(math.MaxInt64)
+		if mark != "" {
+			var err error
+			if before, err = strconv.ParseInt(mark, 10, 64); err != nil {
+				yield(FailedJob{}, fmt.Errorf("table %s: %.40q is no place in it", f.table, mark))
+				return
+			}
+		}
+		for {
 			jobs, err := f.rows(ctx, f.text.list, connection, queue, before, page)
 			if err != nil {
 				yield(FailedJob{}, err)

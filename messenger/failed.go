@@ -21,7 +21,10 @@ type Failed interface {
 	// it may be there. Again: it may be there already by an earlier Put, and is
 	// then not added a second time.
 	Put(ctx context.Context, m Parked, again bool) error
-	List(ctx context.Context) iter.Seq2[Kept, error]
+	// List gives what it has, the newest first: what is older than the message of id
+	// before, which need not be there any more; all where that is empty. It ends with
+	// the first error.
+	List(ctx context.Context, before string) iter.Seq2[Kept, error]
 	Get(ctx context.Context, id string) (Kept, error)
 	Take(ctx context.Context, id string, push func(Parked) error) error
 	Remove(ctx context.Context, id string) error
@@ -162,7 +165,7 @@ func (f *Stream) Put(ctx context.Context, m Parked, again bool) error {
 		return err
 	}
 	if again {
-		for k, err := range f.List(ctx) {
+		for k, err := range f.List(ctx, "") {
 			if err != nil || k.Origin == m.Origin {
 				return err
 			}

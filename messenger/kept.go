@@ -43,18 +43,26 @@ var (
 const handling = time.Hour
 
 // List gives the table's messages, the newest first; not those that a PHP worker
-// handles or has handled. It ends with the first error.
-func (t *Table) List(ctx context.Context) iter.Seq2[Kept, error] {
+// handles or has handled; see [Failed].
+func (t *Table) List(ctx context.Context, before string) iter.Seq2[Kept, error] {
 	const page = 100 // a page at a time: no statement is open while the caller works
 	return func(yield func(Kept, error) bool) {
-		for before := int64(math.MaxInt64); ; {
-			kept, err := t.rows(ctx, t.db, t.list, t.queue, t.taken(), before, page)
+		last := int64(math.MaxInt64)
+		if before != "" {
+			var err error
+			if last, err = strconv.ParseInt(before, 10, 64); err != nil {
+				yield(Kept{}, fmt.Errorf("the failure transport's table has no id %.40q", before))
+				return
+			}
+		}
+		for {
+			kept, err := t.rows(ctx, t.db, t.list, t.queue, t.taken(), last, page)
 			if err != nil {
 				yield(Kept{}, err)
 				return
 			}
 			for _, k := range kept {
-				before, _ = strconv.ParseInt(k.ID, 10, 64)
+				last, _ = strconv.ParseInt(k.ID, 10, 64)
 				if !yield(k, nil) {
 					return
 				}
@@ -165,19 +173,23 @@ func (t *Table) rows(ctx context.Context, db querier, query string, args ...any)
 	return all, nil
 }
 
-// List gives the stream's messages, the newest first, whoever has taken them. It
-// ends with the first error.
-func (f *Stream) List(ctx context.Context) iter.Seq2[Kept, error] {
+// List gives the stream's messages, the newest first, whoever has taken them; see
+// [Failed].
+func (f *Stream) List(ctx context.Context, before string) iter.Seq2[Kept, error] {
 	const page = 100
 	return func(yield func(Kept, error) bool) {
-		for before := "+"; ; {
-			entries, err := f.Client.XRevRangeN(ctx, f.Config.Stream, before, "-", page).Result()
+		last := "+"
+		if before != "" {
+			last = "(" + before
+		}
+		for {
+			entries, err := f.Client.XRevRangeN(ctx, f.Config.Stream, last, "-", page).Result()
 			if err != nil {
 				yield(Kept{}, fmt.Errorf("read the failure transport's stream %s: %w", f.Config.Stream, err))
 				return
 			}
 			for _, e := range entries {
-				if before = "(" + e.ID; !yield(keptEntry(e), nil) {
+				if last = "(" + e.ID; !yield(keptEntry(e), nil) {
 					return
 				}
 			}
@@ -299,11 +311,17 @@ type FailedMessage struct {
 // first. A failure transport may be that of several: a message names its own in
 // its SentToFailureTransportStamp, and one that names none belongs to all.
 func (s *Source) Failed(ctx context.Context) iter.Seq2[FailedMessage, error] {
+	return s.FailedBefore(ctx, "")
+}
+
+// FailedBefore is Failed for the messages that are older than the one of that id,
+// which need not be there any more; empty: for all.
+func (s *Source) FailedBefore(ctx context.Context, id string) iter.Seq2[FailedMessage, error] {
 	return func(yield func(FailedMessage, error) bool) {
 		if s.failed == nil {
 			return
 		}
-		for k, err := range s.failed.List(ctx) {
+		for k, err := range s.failed.List(ctx, id) {
 			if err != nil {
 				yield(FailedMessage{}, err)
 				return

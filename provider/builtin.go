@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"net/url"
 	"path"
 	"slices"
 	"strings"
@@ -33,26 +32,6 @@ type Builtin struct {
 	// Why has a text for each setting of the profile, by its name, for auth, console
 	// and lookup: the document that it is taken from, or that it is not verified.
 	Why map[string]string `yaml:"why" json:"-"`
-}
-
-// Console is the provider's own page for people, where a payment is looked up.
-type Console struct {
-	// URL is the page; {query} in it is what is looked for, {account} the account.
-	// Empty: not known.
-	URL  string `yaml:"url" json:"url"`
-	Test string `yaml:"test" json:"test,omitempty"` // the page of test credentials; empty: the same
-	// How says what its search finds, in a sentence.
-	How string `yaml:"how" json:"how"`
-}
-
-// Find is the page that looks for query, of test or of live credentials; empty: not
-// known.
-func (c Console) Find(query, account string, test bool) string {
-	page := c.URL
-	if test && c.Test != "" {
-		page = c.Test
-	}
-	return strings.NewReplacer("{query}", url.QueryEscape(query), "{account}", url.PathEscape(account)).Replace(page)
 }
 
 // Fact is one setting of a built-in profile as it is written, and why it is so.

@@ -71,8 +71,16 @@ func TestBuiltins(t *testing.T) {
 				t.Errorf("%s: the console is at %s, %v", b.Name, found, err)
 			}
 		}
-		if b.Console.URL != "" && (b.Why["console"] == "" || b.Console.How == "") {
-			t.Errorf("%s: nothing says why the console is so, or how it finds anything", b.Name)
+		if b.Console.URL != "" && (b.Why["console"] == "" || b.Console.How == "" || len(b.Console.Terms) == 0) {
+			t.Errorf("%s: nothing says why the console is so, or what it finds anything by", b.Name)
+		}
+		for _, term := range b.Console.Terms {
+			if name, _ := term.of(zabor.Row{}); term.By == "" || name == "" || strings.Count(term.Type, "{") != 1 {
+				t.Errorf("%s: the search term %+v is not one of the row's", b.Name, term)
+			}
+			if _, err := parsePointer(term.In); term.In != "" && err != nil {
+				t.Errorf("%s: the search term %+v: %v", b.Name, term, err)
+			}
 		}
 		for name := range b.Why {
 			if _, ok := raw.Profile[name]; !ok && name != "auth" && name != "lookup" && name != "list" && name != "console" {

@@ -126,10 +126,13 @@ func TestPlans(t *testing.T) {
 			mustExec(t, s.DB(), "INSERT INTO zabor_fences ("+allColumns+") SELECT scope, "+shift+", step, "+askedColumns+", "+outcomeColumns+", "+timeColumns+" FROM zabor_fences")
 		}
 		fill(t, s, rowOf("shop", "open", "charge", zabor.Captured), rowOf("shop", "open 2", "charge", zabor.Doubt))
+		queue := map[string]string{"mysql": "'payments'", "postgres": "'payments'::bytea", "sqlite": "CAST('payments' AS BLOB)"}[s.Dialect()]
+		id := map[string]string{"mysql": "UNHEX(SHA2(order_id, 256))", "postgres": "sha256(order_id)", "sqlite": "order_id"}[s.Dialect()]
+		mustExec(t, s.DB(), "INSERT INTO zabor_unreadable (id, queue, bytes, reason, at) SELECT "+id+", "+queue+", order_id, '', state_since FROM zabor_fences")
 		if s.Dialect() == "sqlite" {
 			checkPlans(t, s) // nobody ever analyzes it there
 		}
-		mustExec(t, s.DB(), map[string]string{"mysql": "ANALYZE TABLE zabor_fences", "postgres": "VACUUM ANALYZE zabor_fences", "sqlite": "ANALYZE"}[s.Dialect()])
+		mustExec(t, s.DB(), map[string]string{"mysql": "ANALYZE TABLE zabor_fences, zabor_unreadable", "postgres": "VACUUM ANALYZE zabor_fences, zabor_unreadable", "sqlite": "ANALYZE"}[s.Dialect()])
 		checkPlans(t, s)
 	})
 }
@@ -153,6 +156,10 @@ func checkPlans(t *testing.T, s *Store) {
 	latest, latestArgs := latestNotes("shop", 20, []string{"message retried", "message forgotten"})
 	everywhere, _ := unclosed("", nil)
 	inShop, inShopArgs := unclosed("shop", []time.Duration{0, time.Hour})
+	unread, unreadArgs, err := unreadableAfter("payments", KeptUnreadable{ID: "00", At: time.Now()}, 50)
+	if err != nil {
+		t.Fatal(err)
+	}
 	primary := map[string]string{"mysql": "PRIMARY", "postgres": "zabor_fences_pkey", "sqlite": "sqlite_autoindex_zabor_fences_1"}[s.Dialect()]
 	key := keyArgs(zabor.Key{Scope: "shop", Order: "0", Step: "charge"})
 	for _, c := range []struct {
@@ -182,8 +189,10 @@ func checkPlans(t *testing.T, s *Store) {
 		{"of another reference", s.dialect.sql(byReference), byReferenceArgs, "zabor_fences_other"},
 		{"count references", s.dialect.sql(sumReferences), nil, "zabor_fences_reference"},
 		{"count others", s.dialect.sql(sumOthers), nil, "zabor_fences_other"},
+		{"count others that were refunded", s.dialect.sql(sumRefunded), []any{Refunded}, "zabor_fences_other"},
 		{"entered", s.dialect.sql(enteredQuery + byBucket), []any{now, int64(1), "settled", now}, "zabor_fences_recent"},
 		{"noted", s.dialect.sql(notedInQuery + byBucket), []any{now, int64(1), "doubt", now}, "zabor_notes_recent"},
+		{"unreadable", s.dialect.sql(selectUnreadable + unread), unreadArgs, "zabor_unreadable_recent"},
 		{"count open", s.dialect.sql("SELECT COUNT(*) FROM zabor_fences WHERE " + notClosed + " AND " + ofStep), stepArgs("charge"), "zabor_fences_open|zabor_fences_recent"},
 	} {
 		if c.name == "count rows of a scope" && s.Dialect() == "postgres" {

@@ -60,21 +60,30 @@ func (u Unreadable) id() []byte {
 // ListUnreadable lists a queue's entries, the newest first, from the entry behind
 // after on; limit 0 is 100.
 func (s *Store) ListUnreadable(ctx context.Context, queue string, after KeptUnreadable, limit int) ([]KeptUnreadable, error) {
-	where, args := "queue = ?", []any{[]byte(queue)}
-	if after.ID != "" {
-		id, err := hex.DecodeString(after.ID)
-		if err != nil {
-			return nil, fmt.Errorf("list unreadable messages after %.70q: %w", after.ID, err)
-		}
-		where += " AND (at < ? OR (at = ? AND id > ?))"
-		at := after.At.UnixMicro()
-		args = append(args, at, at, id)
+	where, args, err := unreadableAfter(queue, after, int64(cmp.Or(limit, 100)))
+	if err != nil {
+		return nil, err
 	}
-	found, err := s.unreadable(ctx, where+" ORDER BY at DESC, id LIMIT ?", append(args, cmp.Or(limit, 100))...)
+	found, err := s.unreadable(ctx, where, args...)
 	if err != nil {
 		return nil, fmt.Errorf("list the unreadable messages of queue %s: %w", queue, err)
 	}
 	return found, nil
+}
+
+// unreadableAfter walks backwards in an index.
+func unreadableAfter(queue string, after KeptUnreadable, limit int64) (where string, args []any, err error) {
+	where, args = "queue = ?", []any{[]byte(queue)}
+	if after.ID != "" {
+		id, err := hex.DecodeString(after.ID)
+		if err != nil {
+			return "", nil, fmt.Errorf("list unreadable messages after %.70q: %w", after.ID, err)
+		}
+		where += " AND at <= ? AND (at < ? OR id < ?)"
+		at := after.At.UnixMicro()
+		args = append(args, at, at, id)
+	}
+	return where + " ORDER BY at DESC, id DESC LIMIT ?", append(args, limit), nil
 }
 
 // LoadUnreadable is the entry of a queue whose id starts with the given digits, at
@@ -121,8 +130,10 @@ func (s *Store) ForgetUnreadable(ctx context.Context, queue, id string) error {
 	return nil
 }
 
+const selectUnreadable = "SELECT id, queue, bytes, reason, at FROM zabor_unreadable WHERE "
+
 func (s *Store) unreadable(ctx context.Context, where string, args ...any) ([]KeptUnreadable, error) {
-	query := s.dialect.sql("SELECT id, queue, bytes, reason, at FROM zabor_unreadable WHERE " + where)
+	query := s.dialect.sql(selectUnreadable + where)
 	var found []KeptUnreadable
 	err := s.repeat(ctx, func(ctx context.Context) error {
 		found = nil

@@ -286,6 +286,9 @@ func (a *auditor) fill(ctx context.Context, ledger *audit.Ledger) (audit.Total, 
 		if err := ledger.AddUnfetched(ctx, a.store.Noted(ctx, proxy.Unfetched)); err != nil {
 			return audit.Total{}, storeFailure(err)
 		}
+		if err := ledger.AddRefunded(ctx, a.store.Noted(ctx, sqlstore.Refunded)); err != nil {
+			return audit.Total{}, storeFailure(err)
+		}
 	}
 	for _, e := range a.exports {
 		path, err := filepath.Abs(e.Path)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -142,7 +141,7 @@ func (o *office) dashboard() (*dashboard.Dashboard, error) {
 		options.Queues = append(options.Queues, dashboard.Queue{Name: q.Name(), Kind: kind, Depth: depthOf(q)})
 	}
 	if len(o.queues) > 0 {
-		options.Failed = dashboard.Failures{List: o.failedList, Times: o.failedTimes, One: o.failedOne, Retry: o.retry, Forget: o.forget}
+		options.Failed = dashboard.Failures{List: o.failedList, Older: o.failedOlder, Count: o.failedCount, Times: o.failedTimes, One: o.failedOne, Retry: o.retry, Forget: o.forget}
 	}
 	return dashboard.New(options)
 }
@@ -164,7 +163,7 @@ func (o *office) provider(name string) dashboard.Provider {
 	configured := o.file.Providers[name]
 	one := dashboard.Provider{Name: name}
 	known, ok := provider.BuiltinNamed(configured.Profile)
-	if !ok {
+	if !ok { // the application's own: what its pages find is not known
 		return one
 	}
 	test := known.IsTest(configured.Account, string(configured.Secret))
@@ -173,8 +172,11 @@ func (o *office) provider(name string) dashboard.Provider {
 		one.Mode = "TEST"
 	}
 	one.Console = func(row zabor.Row) dashboard.Console {
-		query := cmp.Or(row.Reference, row.Prepared, row.Order)
-		return dashboard.Console{URL: known.Console.Find(query, row.Account, test), How: known.Console.How}
+		clues, query := known.Console.Search(row), ""
+		if len(clues) > 0 {
+			query = clues[0].Text
+		}
+		return dashboard.Console{URL: known.Console.Find(query, row.Account, test), Search: clues, How: known.Console.How}
 	}
 	return one
 }
@@ -218,7 +220,7 @@ func (o *office) look(ctx context.Context, d zabor.Decision) (dashboard.Prospect
 	if err != nil {
 		return prospect, k.plainly(d, err)
 	}
-	prospect.Lines = k.prospect(m)
+	prospect.Lines, prospect.Warnings = k.prospect(m), m.warnings()
 	return prospect, nil
 }
 
@@ -257,7 +259,7 @@ func (k *desk) plainly(d zabor.Decision, err error) error {
 
 // failed is a message of a failure transport as a page shows it.
 func (o *office) failed(f *failures, queue string, m failedMessage) dashboard.FailedMessage {
-	one := dashboard.FailedMessage{FailedID: dashboard.FailedID{Queue: queue, Transport: m.kind, ID: m.id}, At: m.at, Reason: card.Mask(m.reason)}
+	one := dashboard.FailedMessage{FailedID: dashboard.FailedID{Queue: queue, Transport: m.kind, ID: m.id}, Mark: m.mark, At: m.at, Reason: card.Mask(m.reason)}
 	if m.Err != nil {
 		one.Err, one.Raw = m.Err.Error(), m.Raw
 		return one
@@ -276,17 +278,7 @@ func (o *office) failedList(ctx context.Context, limit int) ([]dashboard.FailedL
 	f := failuresIn(o.file, o.store, o.queues)
 	var lists []dashboard.FailedList
 	for _, t := range f.transports {
-		list := dashboard.FailedList{Queue: t.queue, Transport: t.kind()}
-		for m, err := range t.entries(ctx) {
-			if err != nil {
-				list.Err = err.Error()
-				break
-			}
-			if list.Total++; len(list.Messages) < limit {
-				list.Messages = append(list.Messages, o.failed(f, t.queue, m))
-			}
-		}
-		lists = append(lists, list)
+		lists = append(lists, o.failedPart(ctx, f, t, "", limit))
 	}
 	return lists, nil
 }
@@ -301,7 +293,7 @@ func (o *office) failedTimes(ctx context.Context, from time.Time) ([]time.Time, 
 	var times []time.Time
 	for _, t := range failuresIn(o.file, o.store, o.queues).transports {
 		n := 0
-		for m, err := range t.entries(ctx) {
+		for m, err := range t.entries(ctx, "") {
 			if err != nil {
 				return nil, err
 			}
@@ -312,6 +304,49 @@ func (o *office) failedTimes(ctx context.Context, from time.Time) ([]time.Time, 
 		}
 	}
 	return times, nil
+}
+
+func (o *office) failedOlder(ctx context.Context, queue, transport, mark string, limit int) (dashboard.FailedList, error) {
+	f, t, err := o.transport(dashboard.FailedID{Queue: queue, Transport: transport})
+	if err != nil {
+		return dashboard.FailedList{}, err
+	}
+	return o.failedPart(ctx, f, t, mark, limit), nil
+}
+
+// failedPart is what t has behind a mark, at most so many.
+func (o *office) failedPart(ctx context.Context, f *failures, t *queueTransport, mark string, limit int) dashboard.FailedList {
+	list := dashboard.FailedList{Queue: t.queue, Transport: t.kind()}
+	for m, err := range t.entries(ctx, mark) {
+		if err != nil {
+			list.Err = err.Error()
+			break
+		}
+		if list.Messages = append(list.Messages, o.failed(f, t.queue, m)); len(list.Messages) == limit {
+			break
+		}
+	}
+	return list
+}
+
+func (o *office) failedCount(ctx context.Context, most int) ([]dashboard.FailedCount, error) {
+	var counts []dashboard.FailedCount
+	for _, t := range failuresIn(o.file, o.store, o.queues).transports {
+		count := dashboard.FailedCount{Queue: t.queue, Transport: t.kind()}
+		for _, err := range t.entries(ctx, "") {
+			if err != nil {
+				count.Err = err.Error()
+				break
+			}
+			if count.N == int64(most) {
+				count.More = true
+				break
+			}
+			count.N++
+		}
+		counts = append(counts, count)
+	}
+	return counts, nil
 }
 
 // transport is the failure transport that is meant.

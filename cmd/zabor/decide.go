@@ -163,6 +163,9 @@ func announce(row zabor.Row, d zabor.Decision) []string {
 		will = "a new attempt will be wanted: when its message is delivered, it is called once more, under a new provider key"
 	case d.Action == zabor.Release && row.Attempts() > 0:
 		will += "; whoever looked at the provider before " + timeText(row.SendUntil.Add(row.AbsentAfter)) + " may have looked too early"
+		if row.AbsentAfter == 0 {
+			will += ", and whoever found nothing later has no proof either: zabor knows no time after which this provider surely shows every call"
+		}
 	}
 	return []string{is, will}
 }

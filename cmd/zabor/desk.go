@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"zabor"
@@ -62,6 +63,7 @@ type matter struct {
 	zabor.Decision
 	row   zabor.Row
 	fates []fate
+	same  []zabor.Row // other rows that have the reference of a settle
 }
 
 // fate is what becomes of a message in a failure transport.
@@ -87,6 +89,9 @@ func (k *desk) look(d zabor.Decision) (matter, error) {
 	if d.Seen != row.Claim {
 		return m, fmt.Errorf("%s: %w: it is %s now", d.Key, zabor.ErrStale, row.State)
 	}
+	if m.same, err = k.ofReference(d, row); err != nil {
+		return matter{}, storeFailure(err)
+	}
 	if k.failures == nil || d.Action == zabor.Hold {
 		return m, nil
 	}
@@ -96,6 +101,33 @@ func (k *desk) look(d zabor.Decision) (matter, error) {
 	}
 	m.fates = k.fates(d, row, list)
 	return m, nil
+}
+
+// fewRows are as many as are named in a sentence.
+const fewRows = 3
+
+// ofReference are other rows that have the reference by which d settles row, at the
+// same provider as far as that is known.
+func (k *desk) ofReference(d zabor.Decision, row zabor.Row) ([]zabor.Row, error) {
+	if d.Action != zabor.Settle || d.Made(row) {
+		return nil, nil
+	}
+	found, err := k.store.OfReference(k.ctx, k.file.Scope, d.Reference, fewRows+1)
+	return slices.DeleteFunc(found, func(r zabor.Row) bool {
+		return r.Key == d.Key || r.Provider != row.Provider && r.Provider != "" && row.Provider != ""
+	}), err
+}
+
+// warnings say what whoever decides m must know before, and m does not change.
+func (m matter) warnings() []string {
+	if len(m.same) == 0 {
+		return nil
+	}
+	var rows []string
+	for _, r := range m.same[:min(len(m.same), fewRows)] {
+		rows = append(rows, fmt.Sprintf("%s (%s, %s)", printable(r.Key.String()), r.State, moneyText(r.Amount)))
+	}
+	return []string{fmt.Sprintf("the number %s stands in another row already: %s. One number is one payment: if it paid for that one, it did not pay for this one too", printable(m.Reference), strings.Join(rows, ", "))}
 }
 
 // asks reports whether m asks for what row is about once d is taken. Another
@@ -162,6 +194,9 @@ func (k *desk) may(m matter) error {
 // announce says what m will do.
 func (k *desk) announce(m matter) {
 	fmt.Fprintf(k.stderr, "zabor: %s\n", strings.Join(k.prospect(m), "\nzabor: "))
+	for _, warning := range m.warnings() {
+		fmt.Fprintf(k.stderr, "zabor: warning: %s\n", warning)
+	}
 }
 
 // prospect is what m will do, in lines.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -30,8 +31,9 @@ type failedCommand struct {
 // failureTransport is where messages of one queue lie that were given up.
 type failureTransport interface {
 	// entries gives its messages, the newest first, and ends with the first
-	// error.
-	entries(ctx context.Context) iter.Seq2[failedMessage, error]
+	// error: those that are older than the one with the given mark, which need not
+	// be there any more; empty: all.
+	entries(ctx context.Context, mark string) iter.Seq2[failedMessage, error]
 	// entry is the message of that id, or errNoEntry.
 	entry(ctx context.Context, id string) (failedMessage, error)
 	// retry puts the message back on its queue and then deletes it. After an
@@ -46,6 +48,7 @@ var errNoEntry = errors.New("there is no such failed message")
 // failedMessage is a message in a failure transport.
 type failedMessage struct {
 	id     string
+	mark   string // where it stands, see failureTransport.entries
 	kind   string // failed_jobs, messenger or unreadable
 	at     time.Time
 	reason string
@@ -55,12 +58,12 @@ type failedMessage struct {
 // laravelFailures are a Laravel queue's rows of failed_jobs.
 type laravelFailures struct{ *laravel.Source }
 
-func (f laravelFailures) entries(ctx context.Context) iter.Seq2[failedMessage, error] {
-	return converted(f.Failed(ctx), f.message)
+func (f laravelFailures) entries(ctx context.Context, mark string) iter.Seq2[failedMessage, error] {
+	return converted(f.FailedBefore(ctx, mark), f.message)
 }
 
 func (f laravelFailures) message(j laravel.FailedJob) failedMessage {
-	return failedMessage{id: j.UUID, kind: "failed_jobs", at: j.At, reason: j.Reason, Message: f.Decode(j.Payload)}
+	return failedMessage{id: j.UUID, mark: j.Mark(), kind: "failed_jobs", at: j.At, reason: j.Reason, Message: f.Decode(j.Payload)}
 }
 
 func (f laravelFailures) entry(ctx context.Context, id string) (failedMessage, error) {
@@ -82,12 +85,12 @@ func (f laravelFailures) forget(ctx context.Context, id string) error {
 // symfonyFailures are a Symfony transport's messages in its failure transport.
 type symfonyFailures struct{ *messenger.Source }
 
-func (f symfonyFailures) entries(ctx context.Context) iter.Seq2[failedMessage, error] {
-	return converted(f.Failed(ctx), f.message)
+func (f symfonyFailures) entries(ctx context.Context, mark string) iter.Seq2[failedMessage, error] {
+	return converted(f.FailedBefore(ctx, mark), f.message)
 }
 
 func (f symfonyFailures) message(m messenger.FailedMessage) failedMessage {
-	return failedMessage{id: m.ID, kind: "messenger", at: m.At, reason: m.Reason, Message: m.Message}
+	return failedMessage{id: m.ID, mark: m.ID, kind: "messenger", at: m.At, reason: m.Reason, Message: m.Message}
 }
 
 func (f symfonyFailures) entry(ctx context.Context, id string) (failedMessage, error) {
@@ -113,10 +116,15 @@ type unreadables struct {
 	push  func(ctx context.Context, raw []byte) error
 }
 
-func (u *unreadables) entries(ctx context.Context) iter.Seq2[failedMessage, error] {
+func (u *unreadables) entries(ctx context.Context, mark string) iter.Seq2[failedMessage, error] {
 	const page = 100
 	return func(yield func(failedMessage, error) bool) {
-		for last := (sqlstore.KeptUnreadable{}); ; {
+		last := sqlstore.KeptUnreadable{}
+		if at, id, marked := strings.Cut(mark, "-"); marked {
+			micros, _ := strconv.ParseInt(at, 10, 64)
+			last.At, last.ID = time.UnixMicro(micros), id
+		}
+		for {
 			kept, err := u.store.ListUnreadable(ctx, u.queue, last, page)
 			if err != nil {
 				yield(failedMessage{}, err)
@@ -138,7 +146,7 @@ func (u *unreadables) entries(ctx context.Context) iter.Seq2[failedMessage, erro
 const shortID = 16
 
 func (u *unreadables) message(k sqlstore.KeptUnreadable) failedMessage {
-	return failedMessage{id: k.ID[:shortID], kind: "unreadable", at: k.At, reason: k.Reason,
+	return failedMessage{id: k.ID[:shortID], mark: fmt.Sprintf("%d-%s", k.At.UnixMicro(), k.ID), kind: "unreadable", at: k.At, reason: k.Reason,
 		Message: &worker.Message{ID: k.ID, Raw: k.Bytes, Err: worker.ErrUnreadable}}
 }
 
@@ -394,7 +402,7 @@ func (f *failures) keyed(ctx context.Context) iter.Seq2[keyed, error] {
 			if t.moveOn == nil {
 				continue
 			}
-			for m, err := range t.entries(ctx) {
+			for m, err := range t.entries(ctx, "") {
 				if err != nil {
 					yield(keyed{}, fmt.Errorf("failure transport of queue %s: %w", t.queue, err))
 					return
@@ -500,7 +508,7 @@ func (c *failedList) Run(p *program) error {
 	var more []string
 	for _, t := range f.transports {
 		n, kind := 0, ""
-		for m, err := range t.entries(p.ctx) {
+		for m, err := range t.entries(p.ctx, "") {
 			if err != nil {
 				broken = append(broken, fmt.Errorf("queue %s: %w", t.queue, err))
 				break
@@ -568,7 +576,7 @@ func (c *failedRetry) chosen(ctx context.Context, f *failures) ([]found, error) 
 			continue
 		}
 		first := len(all)
-		for m, err := range t.entries(ctx) {
+		for m, err := range t.entries(ctx, "") {
 			if err != nil {
 				return nil, unreachable(fmt.Errorf("queue %s: %w", t.queue, err), "nothing was changed")
 			}

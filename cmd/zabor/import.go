@@ -263,7 +263,7 @@ func (i *importer) look(ctx context.Context, s queue) (inventory, error) {
 			}
 		}
 	}
-	for m, err := range transports(s.Queue, i.store)[0].entries(ctx) {
+	for m, err := range transports(s.Queue, i.store)[0].entries(ctx, "") {
 		if s.failed.NoTable(err) {
 			i.log.Warn("there is no failure transport: nothing can have failed there before, and nothing can be parked there; make its table, or name it under failed:", "queue", s.Name(), "error", err)
 			break

@@ -191,7 +191,7 @@ func (c *peekCommand) queues(p *program, k *peeker, list []queue, out *peekOutpu
 			}
 		}
 		n := 0
-		for m, err := range transports(q.Queue, k.store)[0].entries(p.ctx) {
+		for m, err := range transports(q.Queue, k.store)[0].entries(p.ctx, "") {
 			if err != nil {
 				p.log.Warn("what failed cannot be read", "queue", q.Name(), "error", err)
 				break

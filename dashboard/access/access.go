@@ -85,9 +85,10 @@ func New(o Options) (*Guard, error) {
 	g := &Guard{
 		o: o, cross: http.NewCrossOriginProtection(), users: map[string]User{},
 		sessions: newSessions(o.Idle, o.Absolute),
-		// A person who mistypes is never stopped by these; who guesses gets some
-		// thousand tries a day at one name, wherever he asks from.
-		byName:  newLimiter(10, 15*time.Second),
+		// A person who mistypes is never stopped by these. Who guesses gets some
+		// thousand tries a day from one address, which is too few to use up those of a
+		// name: one address cannot keep its user out.
+		byName:  newLimiter(60, 3*time.Second),
 		byPeer:  newLimiter(10, 15*time.Second),
 		hashing: make(chan struct{}, 2),
 	}

@@ -337,12 +337,35 @@ func TestBackTo(t *testing.T) {
 	}
 }
 
+// One address that guesses at a user's name does not keep the user out, however
+// long it goes on.
+func TestOneAddressKeepsNobodyOut(t *testing.T) {
+	t.Parallel()
+	g := newSite(t, Options{Users: users()}, plain).guard
+	if g.byName.burst <= g.byPeer.burst || g.byName.every >= g.byPeer.every {
+		t.Errorf("%d tries and one in %v by an address, %d and one in %v at a name", g.byPeer.burst, g.byPeer.every, g.byName.burst, g.byName.every)
+	}
+	s := newSite(t, Options{Users: users()}, plain)
+	s.guard.byPeer.every = time.Hour // however slow this machine is
+	from := func(address string) string { return "X-Forwarded-For: " + address }
+	b := s.browser(t)
+	for i := range 12 {
+		if resp, _ := b.login("ops", "wrong", from("203.0.113.1")); (resp.StatusCode == 429) != (i >= 10) {
+			t.Errorf("try %d: %d", i+1, resp.StatusCode)
+		}
+	}
+	if resp, _ := b.login("ops", opsPassword, from("203.0.113.2")); resp.StatusCode != 303 {
+		t.Errorf("the user from elsewhere: %d, want 303", resp.StatusCode)
+	}
+}
+
 // Whoever guesses is stopped, by address and by name, and a name that is not there
 // is answered as one that is.
 func TestGuessing(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, Options{Users: users()}, plain)
 	s.guard.byName.every, s.guard.byPeer.every = time.Hour, time.Hour // however slow this machine is
+	s.guard.byName.burst = 10                                         // a hash takes its time
 	from := func(address string) string { return "X-Forwarded-For: 8.8.8.8, " + address }
 	b := s.browser(t)
 	for _, name := range []string{"ops", "nobody"} {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"net"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -82,19 +81,13 @@ func (v *validator) validateReach(p path, d *Dashboard) {
 		v.wrong(p.child("url"), err.Error(), "write https:// and the host's name")
 	case here && len(d.Users) == 0 && !loopback(u.Hostname()):
 		v.wrong(p.child("url"), "this is an address beyond this host: whoever reaches it could decide about payments", "write users: (zabor password prints what belongs there), or take url: out")
+	case len(d.Users) > 0 && u.Scheme == "http" && !loopback(u.Hostname()):
+		v.wrong(p.child("url"), "passwords and sessions would travel in the clear: whoever listens on the way could decide about payments",
+			"let something that speaks TLS stand before the dashboard, and write https://; through a tunnel to this host write http://localhost and its port")
 	}
 }
 
 // found reports whether there is a finding about the setting at p or within it.
 func (v *validator) found(p path) bool {
 	return slices.ContainsFunc(v.findings, func(f Finding) bool { return within(f.Key, p.String()) })
-}
-
-// inClear reports whether passwords for d travel so that others can read them.
-func (d *Dashboard) inClear() bool {
-	if d == nil || len(d.Users) == 0 {
-		return false
-	}
-	u, err := url.Parse(string(d.URL))
-	return err == nil && u.Scheme == "http" && !loopback(u.Hostname())
 }

@@ -1,0 +1,32 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+)
+
+// Refunded is the kind of a note that a person has looked at both references of a
+// row, and that no money has moved twice any more: one was refunded, or both are one
+// payment. The row keeps both.
+const Refunded = "refunded"
+
+// CountRefunded counts the rows that have two references and a note of kind
+// [Refunded], in the given scope and the scopes in it; the empty scope counts
+// everywhere.
+func (s *Store) CountRefunded(ctx context.Context, scope string) (n int64, err error) {
+	query, args := sumRefunded, []any{Refunded}
+	if scope != "" {
+		query += " AND " + inScope
+		args = append(args, scopeArgs(scope)...)
+	}
+	err = s.repeat(ctx, func(ctx context.Context) error {
+		return s.query(ctx, func(rows *sql.Rows) error { return rows.Scan(&n) }, s.dialect.sql(query), args...)
+	})
+	if err != nil {
+		return 0, fmt.Errorf("count rows with two references: %w", err)
+	}
+	return n, nil
+}
+
+const sumRefunded = "SELECT COUNT(*) FROM zabor_fences f WHERE other_reference > {none} AND EXISTS (SELECT 1 FROM zabor_notes n WHERE n.scope = f.scope AND n.order_id = f.order_id AND n.step = f.step AND n.kind = ?)"
