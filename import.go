@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // Import holds what e asks for, unless there is a row: somebody who knew no fence
@@ -47,74 +48,111 @@ func (f *Fence) imported(e Effect, reason string) (Row, error) {
 	return row, nil
 }
 
-// Payment is a payment that was made before zabor had its queue.
+// Payment is what is known of a payment that was made before zabor had its queue.
 type Payment struct {
 	Key       Key
-	Provider  string // its name in the configuration; empty: not known
-	Amount    Money  // zero: not known
-	Reference string // the provider's, or the shop's own; not empty
-	Reason    string // where it is known from
+	Provider  string   // its name in the configuration; empty: not known
+	Amount    Money    // zero: not known
+	Reference string   // the provider's, or the shop's own; empty: not known
+	Aliases   []string // other ids of the same payment; no row keeps them
+	Reason    string   // where it is known from, and why it is held where it is
+
+	// Contradicted: what is known cannot be one payment, such as two references for
+	// one key, or one for two.
+	Contradicted bool
 }
 
 // Agrees reports whether row says what p says, as far as both say anything.
 func (p Payment) Agrees(row Row) bool {
-	return row.State == Settled && row.Reference == p.Reference && sameMoney(row.Amount, p.Amount)
-}
-
-// Settles reports whether row is one that [Fence.ImportPayment] settles by p.
-func (p Payment) Settles(row Row) bool {
-	return row.State == Held && row.Basis == ByImport && sameMoney(row.Amount, p.Amount)
+	return !p.Contradicted && row.State == Settled && (row.Reference == p.Reference || slices.Contains(p.Aliases, row.Reference)) && sameMoney(row.Amount, p.Amount)
 }
 
 func sameMoney(a, b Money) bool { return a.Currency == "" || b.Currency == "" || a == b }
 
-// ImportPayment writes a settled row for p, so that no message makes it again. It
-// calls nothing, runs no hook and alerts nobody. A row that [Fence.Import] has held
-// and nobody has decided since is settled by p, unless it is about another amount;
-// every other row is left as it is.
-//
-// The row returned is the one in the table then. written is false where there was
-// one that was left alone; [Payment.Agrees] says whether it says the same. After an
-// error it may be written, and ImportPayment may be called again.
-func (f *Fence) ImportPayment(ctx context.Context, p Payment) (row Row, written bool, err error) {
-	fresh, err := f.paid(p)
-	if err != nil {
-		return Row{}, false, fmt.Errorf("import %s: %w; nothing was written", p.Key, err)
+// Foresee is the row that [Fence.ImportPayment] leaves where there is row; nil: none.
+// written is false where it leaves row as it is, or only marks that p contradicts it.
+func (p Payment) Foresee(row *Row) (next Row, written bool) {
+	switch {
+	case row == nil:
+		return p.row(), true
+	case row.State != Held || row.Basis != ByImport:
+		return *row, false
 	}
-	row, err = f.Store.Insert(ctx, fresh, Write{})
-	for err == nil && row.Claim != fresh.Claim && p.Settles(row) {
-		next := row
-		next.Claim, next.State, next.Reference, next.Reason = row.Claim.next(), Settled, p.Reference, p.Reason
+	next = *row
+	next.Claim = row.Claim.next()
+	switch {
+	case p.Contradicted:
+		next.Basis, next.Reason = ByContradiction, p.Reason
+	case p.Reference == "":
+		return *row, false
+	case !sameMoney(row.Amount, p.Amount):
+		next.Basis, next.Reason = ByContradiction, fmt.Sprintf("the payment %s is of another amount: %s", p.Reference, p.Reason)
+	default:
+		next.State, next.Reference, next.Reason = Settled, p.Reference, p.Reason
 		if next.Amount.Currency == "" {
 			next.Amount = p.Amount
 		}
-		next, note := closed(next), &Note{Epoch: row.Claim.Epoch + 1, Kind: evidence, Text: "was held: " + row.Reason}
-		err = f.Store.Swap(ctx, row, next, Write{Note: note})
-		if err == nil {
-			return next, true, nil
-		}
-		if errors.Is(err, ErrStale) {
-			row, err = f.Store.Load(ctx, p.Key)
-		}
+		return closed(next), true
 	}
-	if err != nil {
-		return Row{}, false, fmt.Errorf("import %s: %w", p.Key, err)
-	}
-	return row, row.Claim == fresh.Claim, nil
+	return next, false
 }
 
-// paid is the row that ImportPayment writes: settled by somebody else, so that any
-// message for its key is answered by it.
-func (f *Fence) paid(p Payment) (Row, error) {
-	if err := p.Key.Validate(); err != nil {
-		return Row{}, err
-	}
-	if p.Reference == "" {
-		return Row{}, errors.New("a payment without a reference")
-	}
-	return Row{
+// row is the row of p where there is none, but for its provider key. It is one of
+// somebody else's call: any message for its key is answered by it.
+func (p Payment) row() Row {
+	row := Row{
 		Key: p.Key, State: Settled, Basis: ByImport, Claim: Claim{}.next(), Generation: 1, Captures: 1, Allowance: 1,
 		Provider: p.Provider, Amount: p.Amount, Reference: p.Reference, Reason: p.Reason,
-		ProviderKey: providerKey(f.Secret, p.Key, 1, requestMain),
-	}, nil
+	}
+	switch {
+	case p.Contradicted:
+		row.State, row.Basis, row.Reference = Held, ByContradiction, ""
+	case p.Reference == "":
+		row.State = Held
+	}
+	return row
+}
+
+// ImportPayment writes a row for p, so that no message makes it again: settled, or
+// held where p has no reference or is contradicted. It calls nothing, runs no hook and
+// alerts nobody.
+//
+// A row that an import has held and nobody has decided since is settled by p. Where p
+// is contradicted or of another amount it stays held instead, and no later payment
+// settles it: a person decides. Every other row is left as it is.
+//
+// The row returned is the one in the table then. written is false where there was one
+// that was not settled by p; [Payment.Agrees] says whether it says the same. After an
+// error it may be written, and ImportPayment may be called again.
+func (f *Fence) ImportPayment(ctx context.Context, p Payment) (row Row, written bool, err error) {
+	fail := func(err error) (Row, bool, error) { return Row{}, false, fmt.Errorf("import %s: %w", p.Key, err) }
+	if err := p.Key.Validate(); err != nil {
+		return fail(fmt.Errorf("%w; nothing was written", err))
+	}
+	fresh := p.row()
+	fresh.ProviderKey = providerKey(f.Secret, p.Key, 1, requestMain)
+	row, err = f.Store.Insert(ctx, fresh, Write{})
+	if err != nil {
+		return fail(err)
+	}
+	if row.Claim == fresh.Claim {
+		return row, true, nil
+	}
+	for {
+		next, settles := p.Foresee(&row)
+		if next.Claim == row.Claim {
+			return row, false, nil
+		}
+		note := &Note{Epoch: next.Claim.Epoch, Kind: evidence, Text: "was held: " + row.Reason}
+		err = f.Store.Swap(ctx, row, next, Write{Note: note})
+		switch {
+		case err == nil:
+			return next, settles, nil
+		case !errors.Is(err, ErrStale):
+			return fail(err)
+		}
+		if row, err = f.Store.Load(ctx, p.Key); err != nil {
+			return fail(err)
+		}
+	}
 }

@@ -58,6 +58,9 @@ const (
 	ByPerson     Basis = "person"     // a person's decision
 	ByImport     Basis = "import"     // taken over from before zabor
 
+	// ByContradiction: what is known from before zabor cannot be one payment.
+	ByContradiction Basis = "contradiction"
+
 	// ByTransaction: written in a transaction of the caller's; nothing was sent yet.
 	ByTransaction Basis = "transaction"
 )

@@ -9,6 +9,8 @@ type Payment struct {
 	Provider string     // as people call it
 	Queue    string     // Laravel: the queue that it asks for; Symfony: the transport; empty: the default
 	From     app.Origin // of the call
+
+	Connection string // Laravel: the queue connection that it asks for; empty: the default
 }
 
 // Payments are the messages of an application that lead to calls of payment
@@ -28,6 +30,11 @@ func Payments(p *app.Project) []Payment {
 			}
 		} else if v := jobOption(&check{Project: p}, c.entry.class, "queue"); v != nil {
 			one.Queue = v.Str()
+		}
+		if p.Framework == app.Laravel && c.entry.class != nil {
+			if q := jobQueue(&check{Project: p}, c.entry.class); q != nil {
+				one.Connection = q.Name
+			}
 		}
 		list = append(list, one)
 	}

@@ -20,7 +20,14 @@ func (s *Source) Failed(ctx context.Context) iter.Seq2[FailedJob, error] {
 // FailedBefore is Failed for the rows that are older than the one with that mark,
 // which need not be there any more; empty: for all.
 func (s *Source) FailedBefore(ctx context.Context, mark string) iter.Seq2[FailedJob, error] {
-	return s.c.Failed.list(ctx, s.c.Connection, s.c.Queue, mark)
+	return s.c.Failed.list(ctx, s.c.Failed.text.list, s.c.Connection, s.c.Queue, mark)
+}
+
+// FailedElsewhere lists the rows of a queue of the same name on other connections, as
+// Failed does. Two connections of config/queue.php may be one list in Redis: then
+// `php artisan queue:retry` puts these on it, as jobs that nobody has had.
+func (s *Source) FailedElsewhere(ctx context.Context) iter.Seq2[FailedJob, error] {
+	return s.c.Failed.list(ctx, s.c.Failed.text.elsewhere, s.c.Connection, s.c.Queue, "")
 }
 
 // FailedJob is the queue's row with that uuid, or ErrNoFailedJob.

@@ -28,7 +28,7 @@ type FailedJobs struct {
 }
 
 // failedSQL are the statements in the database's own words.
-type failedSQL struct{ upsert, list, get, lock, delete string }
+type failedSQL struct{ upsert, list, elsewhere, get, lock, delete string }
 
 // ErrNoFailedJob says that the table has no such row, for this queue.
 var ErrNoFailedJob = errors.New("no such failed job")
@@ -67,11 +67,12 @@ func NewFailedJobs(db *sql.DB, dialect, table string, zone *time.Location) (*Fai
 	columns := strings.ReplaceAll(`"uuid", "connection", "queue", "payload", "exception", "failed_at"`, `"`, quote)
 	selected := `SELECT "id", "uuid", "payload", "exception", ` + at + " FROM "
 	return &FailedJobs{db: db, table: table, zone: zone, extra: dialect == "mysql", text: failedSQL{
-		upsert: "INSERT INTO " + quoted + " (" + columns + ") VALUES (" + marks + ") " + conflict,
-		list:   words(selected) + quoted + words(" WHERE "+mine+` AND "id" < ? ORDER BY "id" DESC LIMIT ?`),
-		get:    words(selected) + quoted + words(" WHERE "+mine+` AND "uuid" = ?`),
-		lock:   "UPDATE " + quoted + words(` SET "uuid" = "uuid" WHERE `+mine+` AND "uuid" = ?`),
-		delete: "DELETE FROM " + quoted + words(" WHERE "+mine+` AND "uuid" = ?`),
+		upsert:    "INSERT INTO " + quoted + " (" + columns + ") VALUES (" + marks + ") " + conflict,
+		list:      words(selected) + quoted + words(" WHERE "+mine+` AND "id" < ? ORDER BY "id" DESC LIMIT ?`),
+		elsewhere: words(selected) + quoted + words(` WHERE "connection" <> ? AND "queue" = ? AND "id" < ? ORDER BY "id" DESC LIMIT ?`),
+		get:       words(selected) + quoted + words(" WHERE "+mine+` AND "uuid" = ?`),
+		lock:      "UPDATE " + quoted + words(` SET "uuid" = "uuid" WHERE `+mine+` AND "uuid" = ?`),
+		delete:    "DELETE FROM " + quoted + words(" WHERE "+mine+` AND "uuid" = ?`),
 	}}, nil
 }
 
@@ -87,9 +88,9 @@ type FailedJob struct {
 // Mark is where j stands in the order of its table, for [Source.FailedBefore].
 func (j FailedJob) Mark() string { return strconv.FormatInt(j.id, 10) }
 
-// list passes the jobs of a queue to yield, the newest first: those older than the
+// list passes the jobs of a queue that query selects to yield, the newest first: those older than the
 // one with that mark, all with an empty one.
-func (f *FailedJobs) list(ctx context.Context, connection, queue, mark string) iter.Seq2[FailedJob, error] {
+func (f *FailedJobs) list(ctx context.Context, query, connection, queue, mark string) iter.Seq2[FailedJob, error] {
 	const page = 100 // a page at a time: no statement is open while the caller works
 	return func(yield func(FailedJob, error) bool) {
 		before := int64(math.MaxInt64)
@@ -101,7 +102,7 @@ func (f *FailedJobs) list(ctx context.Context, connection, queue, mark string) i
 			}
 		}
 		for {
-			jobs, err := f.rows(ctx, f.text.list, connection, queue, before, page)
+			jobs, err := f.rows(ctx, query, connection, queue, before, page)
 			if err != nil {
 				yield(FailedJob{}, err)
 				return

@@ -187,6 +187,29 @@ func (s *Store) Meta(ctx context.Context, name string) (value []byte, ok bool, e
 	return value, ok, nil
 }
 
+// Metas are the values of all names that begin with prefix, which is not empty, by
+// name.
+func (s *Store) Metas(ctx context.Context, prefix string) (map[string][]byte, error) {
+	query, args := "SELECT name, value FROM zabor_meta WHERE name >= ?", []any{[]byte(prefix)}
+	if end := behind(prefix); end != nil {
+		query, args = query+" AND name < ?", append(args, end)
+	}
+	var all map[string][]byte
+	err := s.repeat(ctx, func(ctx context.Context) error {
+		all = map[string][]byte{}
+		return s.query(ctx, func(rows *sql.Rows) error {
+			var name, value []byte
+			err := rows.Scan(&name, &value)
+			all[string(name)] = value
+			return err
+		}, s.dialect.sql(query), args...)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read %q… of zabor_meta: %w", prefix, err)
+	}
+	return all, nil
+}
+
 // AddMeta gives name a value unless it has one, and returns the one that it has
 // then.
 func (s *Store) AddMeta(ctx context.Context, name string, value []byte) ([]byte, error) {

@@ -274,6 +274,9 @@ func (s *Step) HoldAfter(provider string) time.Duration {
 // Matches reports whether messages of class ask for s.
 func (s *Step) Matches(class string) bool { return s.classes[strings.TrimPrefix(class, `\`)] }
 
+// Classes are those of the messages that ask for s, in byte order.
+func (s *Step) Classes() []string { return slices.Sorted(maps.Keys(s.classes)) }
+
 // Recipe says in one line what the step's keys are made of. A change of it
 // makes every charge a new one.
 func (s *Step) Recipe() string {

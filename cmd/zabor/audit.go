@@ -98,7 +98,7 @@ func (c *auditCommand) prepare(p *program) (*auditor, error) {
 	if _, err = since(c.Since, time.Now()); err != nil {
 		return nil, err
 	}
-	if a.exports, err = readExports(c.ProviderExport, c.Columns); err != nil {
+	if a.exports, err = p.readExports(c.ProviderExport, c.Columns); err != nil {
 		return nil, err
 	}
 	_, err = config.Find(p.cli.Config, os.LookupEnv)
@@ -497,8 +497,12 @@ func payment(names []string, values []sql.NullString) (p audit.Payment, err erro
 			return p, fmt.Errorf("amount %q is no whole number of minor units; a decimal is the column major", minor)
 		}
 	case major != "":
-		if p.Amount, err = provider.ParseMajor(strings.TrimPrefix(major, "-"), currency); err != nil {
+		digits, negative := strings.CutPrefix(major, "-")
+		if p.Amount, err = provider.ParseMajor(digits, currency); err != nil {
 			return p, err
+		}
+		if negative {
+			p.Amount.Minor = -p.Amount.Minor
 		}
 	}
 	return p, nil

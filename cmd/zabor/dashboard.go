@@ -372,10 +372,22 @@ func (o *office) failedOne(ctx context.Context, at dashboard.FailedID) (dashboar
 }
 
 func (o *office) retry(ctx context.Context, at dashboard.FailedID) error {
-	_, t, err := o.transport(at)
-	if err == nil {
-		err = t.retry(ctx, at.ID)
+	f, t, err := o.transport(at)
+	if err != nil {
+		return err
 	}
+	m, err := t.entry(ctx, at.ID)
+	if err != nil {
+		return err
+	}
+	untaken, err := f.untaken(ctx, found{in: t, failedMessage: m})
+	switch {
+	case err != nil:
+		return err
+	case untaken:
+		return errors.New("another worker may have charged it, and it has no row: put back, it would look like a new one; zabor import holds it first")
+	}
+	err = t.retry(ctx, at.ID)
 	if errors.Is(err, worker.ErrBoth) {
 		return fmt.Errorf("it is on its queue again, and in the failure transport too: the worker meets the fence for it; forget it here then (%w)", err)
 	}

@@ -81,6 +81,9 @@ func (c *doctorCommand) Run(p *program) error {
 	}
 	findings, unreached := servers.examine(p.ctx, c.FenceTable)
 	report.Findings = append(report.Findings, findings...)
+	if asked := servers.names(); len(asked) > 0 {
+		fmt.Fprintf(p.stderr, "zabor: asked: %s\n", strings.Join(asked, ", "))
+	}
 	if c.WriteBaseline != "" {
 		if unreached != nil {
 			return unreached
@@ -193,6 +196,17 @@ type doctorDatabase struct {
 	where  string
 	fences []string
 	zabors bool
+}
+
+// names are what the servers are, for people.
+func (t *doctorServers) names() (all []string) {
+	for _, s := range t.redis {
+		all = append(all, s.Where)
+	}
+	for _, d := range t.databases {
+		all = append(all, d.where)
+	}
+	return all
 }
 
 func (t *doctorServers) close() {

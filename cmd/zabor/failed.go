@@ -205,7 +205,10 @@ func converted[A, B any](all iter.Seq2[A, error], convert func(A) B) iter.Seq2[B
 
 // failures are the failure transports of the configured queues.
 type failures struct {
+	file       *config.Config
+	store      *sqlstore.Store
 	queues     []worker.Queue
+	places     map[string]queue // by name
 	transports []*queueTransport
 	steps      []*step.Step
 	byKey      map[zabor.Key][]found // the messages of steps; nil: not listed yet
@@ -263,8 +266,9 @@ func (p *program) failuresOf(file *config.Config, store *sqlstore.Store, names [
 // failuresIn are the failure transports of queues that are open. There is nothing
 // to close.
 func failuresIn(file *config.Config, store *sqlstore.Store, queues []queue) *failures {
-	f := &failures{steps: file.Compiled(), close: func() {}}
+	f := &failures{file: file, store: store, steps: file.Compiled(), places: map[string]queue{}, close: func() {}}
 	for _, q := range queues {
+		f.places[q.Name()] = q
 		f.queues = append(f.queues, q.Queue)
 		f.transports = append(f.transports, transports(q.Queue, store)...)
 	}
@@ -314,6 +318,45 @@ func (f *failures) stepOf(m failedMessage) *step.Step {
 		return nil
 	}
 	return f.steps[i]
+}
+
+// untaken reports whether m may have been with another worker, without a row to say
+// so: zabor has not taken over its class of messages yet. Put back, it would look like
+// one that nobody has had.
+func (f *failures) untaken(ctx context.Context, m found) (bool, error) {
+	k, ok := f.key(m.failedMessage)
+	if !ok {
+		return false, nil
+	}
+	row, err := standing(ctx, f.store, k)
+	if err != nil {
+		return false, storeFailure(err)
+	}
+	if row != nil {
+		return false, nil
+	}
+	mark, err := readMarker(ctx, f.file, f.store, f.places[m.in.queue])
+	return !mark.takes(m.Class), err
+}
+
+// idle says why nothing would be called for m, which had better stay where it is; empty:
+// it had not. PHP's workers, if any are left, know nothing of its row.
+func (f *failures) idle(ctx context.Context, m found) (why string, err error) {
+	k, ok := f.key(m.failedMessage)
+	if !ok {
+		return "", nil
+	}
+	row, err := standing(ctx, f.store, k)
+	if err != nil {
+		return "", storeFailure(err)
+	}
+	switch {
+	case row == nil, row.State == zabor.Released, row.State == zabor.Declined:
+		return "", nil
+	case row.Reference != "":
+		return fmt.Sprintf("its row is %s, reference %s", row.State, printable(row.Reference)), nil
+	}
+	return fmt.Sprintf("its row is %s", row.State), nil
 }
 
 // told says what m is, for a line about it.
@@ -542,7 +585,7 @@ func (c *failedList) Run(p *program) error {
 
 type failedRetry struct {
 	ID    []string `arg:"" optional:"" help:"Ids as listed."`
-	All   bool     `help:"All that are listed; not the unreadable ones, which would come back: name those."`
+	All   bool     `help:"All that are listed, but for what is held, in doubt or paid, for which nothing would be called, and for the unreadable ones, which would come back: name those."`
 	Queue []string `placeholder:"NAME" help:"Only of these queues."`
 }
 
@@ -559,10 +602,49 @@ func (c *failedRetry) Run(p *program) error {
 	if err != nil {
 		return err
 	}
+	if messages, err = c.withoutIdle(p, f, messages); err != nil {
+		return err
+	}
 	fmt.Fprintf(p.stdout, "%d messages go back to the end of their queues; nothing is called here: a worker takes them, and meets the fence\n", len(messages))
 	return p.each(messages, func(m found) (string, error) {
 		return "is on its queue again: " + f.told(m.in.queue, m.failedMessage), m.in.retry(p.ctx, m.id)
 	})
+}
+
+// withoutIdle are those of messages that are to be put back, and says which are not. None
+// is put back while there are some that an import must hold first.
+func (c *failedRetry) withoutIdle(p *program, f *failures, messages []found) (wanted []found, err error) {
+	untaken := 0
+	for _, m := range messages {
+		is, err := f.untaken(p.ctx, m)
+		if err != nil {
+			return nil, err
+		}
+		if is {
+			untaken++
+			fmt.Fprintf(p.stdout, "not imported yet: %s\n", f.told(m.in.queue, m.failedMessage))
+			continue
+		}
+		why := ""
+		if c.All {
+			if why, err = f.idle(p.ctx, m); err != nil {
+				return nil, err
+			}
+		}
+		if why != "" {
+			fmt.Fprintf(p.stdout, "left where it is: %s: %s\n", f.told(m.in.queue, m.failedMessage), why)
+			continue
+		}
+		wanted = append(wanted, m)
+	}
+	if untaken > 0 {
+		return nil, usage(fmt.Errorf("%d messages may have been charged by another worker, and have no row: put back, they would look like new ones; nothing was put back", untaken),
+			"zabor import holds them; then a person decides, or a payment settles them")
+	}
+	if n := len(messages) - len(wanted); n > 0 {
+		fmt.Fprintf(p.stdout, "%d messages are left where they are: nothing would be called for them; a decision (zabor fence) moves them, and \"zabor failed retry ID\" puts one back all the same\n", n)
+	}
+	return wanted, nil
 }
 
 // chosen are the messages to retry, the oldest first.

@@ -56,7 +56,14 @@ func TestFailedMessagesMeetTheFence(t *testing.T) {
 					t.Errorf("order %s is %s, want held", m.Key.Order, state)
 				}
 			}
-			if out := s.failedCommand(0, "retry", "--all"); !strings.Contains(out, "3 of 3 done") {
+			// All together they stay where they are: PHP would make these calls.
+			if out := s.failedCommand(0, "retry", "--all"); !strings.Contains(out, "3 messages are left where they are") || strings.Count(out, "left where it is: ") != 3 || !strings.Contains(out, "its row is held") {
+				t.Errorf("retry printed %q", out)
+			}
+			if laravel, symfony := s.failed(); laravel+symfony != 3 {
+				t.Errorf("%d and %d messages are left, want all", laravel, symfony)
+			}
+			if out := s.failedCommand(0, "retry", list[0].ID, list[1].ID, list[2].ID); !strings.Contains(out, "3 of 3 done") {
 				t.Errorf("retry printed %q", out)
 			}
 			if laravel, symfony := s.failed(); laravel+symfony != 0 {

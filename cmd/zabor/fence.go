@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/csv"
 	"encoding/json"
 	"errors"
@@ -168,10 +169,15 @@ func (c *fenceShow) Run(p *program) error {
 	line("provider", row.Provider)
 	line("account", row.Account)
 	line("provider key", row.ProviderKey)
-	line("attempts", fmt.Sprintf("%d of %d (%d calls that did nothing are not counted)", row.Attempts(), row.Allowance, row.Free))
-	line("generation", strconv.Itoa(row.Generation))
-	line("captured", timeText(row.CapturedAt))
-	line("may have sent until", timeText(row.SendUntil))
+	if row.Basis == zabor.ByImport || row.Basis == zabor.ByContradiction {
+		line("attempts", "none of zabor's: it is from before, and if there was a call, somebody else has made it")
+		line("imported", timeText(row.CapturedAt))
+	} else {
+		line("attempts", fmt.Sprintf("%d of %d (%d calls that did nothing are not counted)", row.Attempts(), row.Allowance, row.Free))
+		line("generation", strconv.Itoa(row.Generation))
+		line("captured", timeText(row.CapturedAt))
+		line("may have sent until", timeText(row.SendUntil))
+	}
 	line("in this state since", timeText(row.StateSince))
 	line("parked message", row.Parked)
 	line("request", requestText(row))
@@ -216,10 +222,12 @@ func answerText(row zabor.Row) string {
 
 // nextStep says what a person may do about row.
 func nextStep(row zabor.Row) string {
-	switch row.State {
-	case zabor.Held:
+	switch {
+	case row.State == zabor.Held && (row.Basis == zabor.ByImport || row.Basis == zabor.ByContradiction):
+		return fmt.Sprintf("look order %s up at %s, by number, amount and time: the call was not zabor's, and had another key; then \"zabor fence settle %s %s REFERENCE --reason TEXT\", or decline, or release", row.Order, cmp.Or(row.Provider, "the provider"), row.Order, row.Step)
+	case row.State == zabor.Held:
 		return fmt.Sprintf("look order %s up at %s, by the key %s and by number, amount and time, since the call of a worker that is not zabor's had another key; then \"zabor fence settle %s %s REFERENCE --reason TEXT\", or decline, or release", row.Order, row.Provider, row.ProviderKey, row.Order, row.Step)
-	case zabor.Doubt:
+	case row.State == zabor.Doubt:
 		return "a running worker looks it up at the provider; what cannot be decided is held for a person"
 	}
 	return ""

@@ -13,6 +13,7 @@ import (
 
 	"zabor"
 	"zabor/internal/config"
+	"zabor/laravel"
 	"zabor/sqlstore"
 	"zabor/step"
 	"zabor/worker"
@@ -71,7 +72,7 @@ func (c *importCommand) Run(p *program) error {
 	}
 	result := importResult{DryRun: c.DryRun, Payments: []paidSource{}, Problems: []paidProblem{}, Queues: []inventory{}, WithoutKey: []unkeyed{}}
 	// First what explains messages, then the messages.
-	if i.paid, err = i.importPaid(p.ctx, c, databases); err != nil {
+	if i.paid, err = i.importPaid(p, c, databases); err != nil {
 		return err
 	}
 	if i.paid != nil {
@@ -84,20 +85,28 @@ func (c *importCommand) Run(p *program) error {
 			return err
 		}
 		if !c.DryRun {
-			if err := own(p.ctx, file, store, s); err != nil {
+			if err := imported(p.ctx, file, store, s); err != nil {
 				return err
 			}
 		}
 		result.Queues = append(result.Queues, found)
 		result.WithoutKey = append(result.WithoutKey, found.examples...)
 	}
+	if !c.DryRun {
+		if err := rememberImport(p.ctx, file, store, i.steps, i.steppedOn); err != nil {
+			return err
+		}
+	}
 	return c.report(p, result, i.paid)
 }
 
 func (c *importCommand) report(p *program, r importResult, paid *paidImport) error {
-	without := 0
+	without, unseen := 0, []string(nil)
 	for _, q := range r.Queues {
 		without += q.WithoutKey
+		if q.NoTransport {
+			unseen = append(unseen, q.Queue)
+		}
 	}
 	if c.JSON {
 		if err := json.NewEncoder(p.stdout).Encode(r); err != nil {
@@ -116,6 +125,10 @@ func (c *importCommand) report(p *program, r importResult, paid *paidImport) err
 	if paid != nil && paid.unsure > 0 {
 		return bad(fmt.Errorf("%d keys have two payments, or a row that says something else than the payment: none was chosen", paid.unsure),
 			"look them up at the provider, refund what was charged twice, and decide: zabor fence settle ORDER STEP REFERENCE --reason TEXT")
+	}
+	if len(unseen) > 0 {
+		return bad(fmt.Errorf("there is no table of failed messages for queue %s: what failed before zabor came was not seen, and no row holds it", strings.Join(unseen, ", ")),
+			"where the application keeps it elsewhere (a file, DynamoDB), look there, and retry none of it; make the table, or name it under failed:, and import again")
 	}
 	if without == 0 {
 		return nil
@@ -153,6 +166,8 @@ type inventory struct {
 	Row        int    `json:"row"`         // had by others, and have a row
 	Held       int    `json:"held"`        // had by others, without a row before
 	WithoutKey int    `json:"without_key"` // had by others, and no key can be made
+
+	NoTransport bool `json:"no_transport"` // there is no table of failed messages to look at
 
 	had      map[worker.Place]int // of Held and WithoutKey, where they lie
 	examples []unkeyed
@@ -193,6 +208,15 @@ type importer struct {
 	say      func(format string, args ...any)
 	readOnly bool
 	paid     *paidImport // nil: none
+
+	steppedOn map[string]bool         // steps that have keys of what was imported
+	passOver  func(class string) bool // classes that are counted as of no step; nil: none
+}
+
+// met notes that the import has come upon k.
+func (i *importer) met(k zabor.Key) {
+	name, _, _ := strings.Cut(k.Step, ":")
+	i.steppedOn[name] = true
 }
 
 func (p *program) newImporter(file *config.Config, store *sqlstore.Store, databases *applications, readOnly bool) (*importer, error) {
@@ -220,7 +244,7 @@ func (p *program) newImporter(file *config.Config, store *sqlstore.Store, databa
 		return nil, err
 	}
 	return &importer{
-		file: file, store: store, steps: steps, readOnly: readOnly, log: p.log, say: progress(p),
+		file: file, store: store, steps: steps, readOnly: readOnly, log: p.log, say: progress(p), steppedOn: map[string]bool{},
 		fence: &zabor.Fence{Store: store, Secret: secret},
 	}, nil
 }
@@ -266,6 +290,7 @@ func (i *importer) look(ctx context.Context, s queue) (inventory, error) {
 	for m, err := range transports(s.Queue, i.store)[0].entries(ctx, "") {
 		if s.failed.NoTable(err) {
 			i.log.Warn("there is no failure transport: nothing can have failed there before, and nothing can be parked there; make its table, or name it under failed:", "queue", s.Name(), "error", err)
+			v.NoTransport = true
 			break
 		}
 		if err != nil {
@@ -274,6 +299,16 @@ func (i *importer) look(ctx context.Context, s queue) (inventory, error) {
 		}
 		if err := i.add(ctx, &v, m.Message, failedPlace, true); err != nil {
 			return v, err
+		}
+	}
+	if source, ok := s.Source.(*laravel.Source); ok && !v.NoTransport {
+		for j, err := range source.FailedElsewhere(ctx) {
+			if err != nil {
+				return v, usage(fmt.Errorf("queue %s: what failed on its other connections cannot be read: %w", s.Name(), err), "nothing was started; mend the table")
+			}
+			if err := i.add(ctx, &v, source.Decode(j.Payload), failedPlace, true); err != nil {
+				return v, err
+			}
 		}
 	}
 	i.say("\r%-79s\r", "")
@@ -287,7 +322,7 @@ func (i *importer) add(ctx context.Context, v *inventory, m *worker.Message, pla
 	}
 	at := slices.IndexFunc(i.steps, func(s *step.Step) bool { return s.Matches(m.Class) })
 	switch {
-	case at < 0:
+	case at < 0, i.passOver != nil && i.passOver(m.Class):
 		v.NoStep++
 		return nil
 	case !had:
@@ -307,6 +342,7 @@ func (i *importer) add(ctx context.Context, v *inventory, m *worker.Message, pla
 		}
 		return nil
 	}
+	i.met(e.Key)
 	inserted, err := i.hold(ctx, e, fmt.Sprintf("%s on queue %s when zabor came to it (message %s): another worker has had it, and may have made the call", place, v.Queue, m.ID))
 	if err != nil {
 		return err

@@ -148,22 +148,35 @@ func (w *initWriter) database() {
 	w.line(why+"; "+c.Get("database").Origin().String(), "fence: %s", quote(address+"/"+refer(c.Get("database"), "")))
 }
 
-// queue is the Redis queue of Laravel that payments go to, else the default one.
-func (w *initWriter) queue() *app.Queue {
-	var first *app.Queue
+// queue is the connection of Laravel on Redis that jobs go to which ask for the one of
+// that name: else the default one, else the first; nil: none is on Redis.
+func (w *initWriter) queue(name string) *app.Queue {
+	var found *app.Queue
 	for _, q := range w.Queues() {
-		if q.Redis != nil && (q.Default || first == nil) {
-			first = &q
+		switch {
+		case q.Redis == nil:
+		case q.Name == name:
+			return &q
+		case q.Default || found == nil:
+			found = &q
 		}
 	}
-	return first
+	return found
+}
+
+// connection is that of the first payment; empty: the default.
+func (w *initWriter) connection() string {
+	if len(w.payments) == 0 {
+		return ""
+	}
+	return w.payments[0].Connection
 }
 
 func (w *initWriter) redis() {
 	if w.Framework == app.Symfony {
 		return
 	}
-	q := w.queue()
+	q := w.queue(w.connection())
 	if q == nil {
 		w.line("", "# no queue connection of config/queue.php is on Redis: zabor takes messages from Redis only")
 		return
@@ -231,21 +244,26 @@ func (w *initWriter) queues() {
 		w.transports()
 		return
 	}
-	q := w.queue()
-	if q == nil {
+	if w.queue("") == nil {
 		w.line("", "  {}")
 		return
 	}
+	on := func(p doctor.Payment) (name string, q *app.Queue) {
+		q = w.queue(p.Connection)
+		return cmp.Or(p.Queue, q.Config.Get("queue").Str(), "default"), q
+	}
 	var names []string
-	for _, payment := range w.payments {
-		if name := cmp.Or(payment.Queue, q.Config.Get("queue").Str(), "default"); !slices.Contains(names, name) {
-			names = append(names, name)
+	connections := map[string]*app.Queue{}
+	for _, payment := range append(slices.Clip(w.payments), doctor.Payment{}) {
+		if payment.Message == "" && len(names) > 0 {
+			break // of no payment: the default, where there is no other
+		}
+		if name, q := on(payment); !slices.Contains(names, name) {
+			names, connections[name] = append(names, name), q
 		}
 	}
-	if len(names) == 0 {
-		names = []string{cmp.Or(q.Config.Get("queue").Str(), "default")}
-	}
 	for _, name := range names {
+		q := connections[name]
 		w.line("Laravel's queue; a queue of its own for payments is the cleanest", "  %s:", quote(name))
 		w.line("", "    laravel:")
 		w.line(q.From.String(), "      connection: %s", quote(q.Name))
@@ -261,8 +279,12 @@ func (w *initWriter) queues() {
 		}
 		w.line("for encrypted jobs", "      app_key: %s", quote("${APP_KEY:-}"))
 		failed := w.Config.Get("queue.failed")
-		if driver := failed.Get("driver").Str(); driver != "" && !strings.HasPrefix(driver, "database") {
-			w.line("zabor keeps failed jobs in a table: php artisan queue:failed-table", "    # the application's driver is %s", driver)
+		driver := failed.Get("driver").Str()
+		if v := failed.Get("driver"); v != nil && driver == "" {
+			driver = "null" // failed jobs go nowhere
+		}
+		if driver != "" && !strings.HasPrefix(driver, "database") {
+			w.line("zabor keeps failed jobs in a table: php artisan queue:failed-table. What has failed so far is not in it: retry none of that", "    # the application's driver is %s", driver)
 		}
 		w.line(failed.Get("table").Origin().String(), "    failed: {table: %s}", quote(cmp.Or(failed.Get("table").Str(), "failed_jobs")))
 	}

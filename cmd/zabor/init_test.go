@@ -96,3 +96,97 @@ func TestInitSecrets(t *testing.T) {
 		}
 	}
 }
+
+// What init takes from places that an application rarely has.
+func TestInitPlaces(t *testing.T) {
+	t.Parallel()
+	queue := func(edit ...string) func(string) map[string]string {
+		return func(folder string) map[string]string {
+			content, err := os.ReadFile(filepath.Join(folder, "config/queue.php"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			text := strings.NewReplacer(edit...).Replace(string(content))
+			if text == string(content) {
+				t.Fatalf("%q is not in config/queue.php", edit)
+			}
+			return map[string]string{"config/queue.php": text}
+		}
+	}
+	driver := func(text string) func(string) map[string]string {
+		return queue("'driver' => env('QUEUE_FAILED_DRIVER', 'database-uuids')", "'driver' => "+text)
+	}
+	for name, tt := range map[string]struct {
+		shop  string
+		files func(folder string) map[string]string // written over the shop's
+		args  []string
+		want  []string
+		not   []string
+	}{
+		"sessions in Redis":       {shop: "laravel8", want: []string{`{prefix: "shop_database_shop_cache", db: 0} # sessions redis`}},
+		"failed jobs in a file":   {shop: "laravel8", files: driver("'file'"), want: []string{"# the application's driver is file", "What has failed so far is not in it"}},
+		"failed jobs in DynamoDB": {shop: "laravel8", files: driver("'dynamodb'"), want: []string{"# the application's driver is dynamodb"}},
+		"failed jobs nowhere":     {shop: "laravel8", files: driver("null"), want: []string{"# the application's driver is null"}},
+		"failed jobs in a table":  {shop: "laravel8", files: driver("'database'"), not: []string{"the application's driver"}},
+		"a cached configuration": {shop: "laravel8", files: func(string) map[string]string {
+			return map[string]string{"bootstrap/cache/config.php": "<?php return array(\n  'app' => array('name' => 'Cached', 'env' => 'production'),\n  'queue' => array(\n    'default' => 'redis',\n" +
+				"    'connections' => array('redis' => array('driver' => 'redis', 'connection' => 'default', 'queue' => 'cached', 'retry_after' => 77)),\n  ),\n" +
+				"  'database' => array('redis' => array('options' => array('prefix' => 'cached_'), 'default' => array('host' => 'cached.example', 'port' => '6379', 'database' => '0'))),\n);"}
+		}, want: []string{`scope: cached-production`, `prefix: "cached_" # bootstrap/cache/config.php:`, `retry_after: 77s # bootstrap/cache/config.php:`, `cached.example`}, not: []string{"shop_database_", "180s"}},
+		"the payment's own connection": {shop: "laravel8", files: func(folder string) map[string]string {
+			files := queue("        'redis' => [", "        'slow' => ['driver' => 'redis', 'connection' => 'cache', 'queue' => 'slow', 'retry_after' => 333],\n\n        'redis' => [")(folder)
+			for _, name := range []string{"app/Jobs/ChargeOrder.php", "app/Jobs/RefundOrder.php"} {
+				content, err := os.ReadFile(filepath.Join(folder, name))
+				if err != nil {
+					t.Fatal(err)
+				}
+				files[name] = strings.Replace(string(content), "    public $timeout", "    public $connection = 'slow';\n\n    public $timeout", 1)
+			}
+			return files
+		}, want: []string{`connection: "slow"`, `"slow": # Laravel's queue`, `retry_after: 333s`, `${REDIS_PORT}/${REDIS_CACHE_DB}`}, not: []string{`connection: "redis"`}},
+		"Symfony's debug:config": {shop: "symfony54", files: func(folder string) map[string]string {
+			return map[string]string{"framework.json": `{"messenger": {"transports": {"charges": {"dsn": "redis://debugged:6379/charges", "options": []}}, "failure_transport": null, "routing": {"App\\\\Message\\\\ChargeOrder": {"senders": ["charges"]}}}}`}
+		}, args: []string{"--debug-config", "framework.json"}, want: []string{`"charges":`, `redis://debugged:6379/charges`}, not: []string{"stream=shop"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			folder := t.TempDir()
+			if err := os.CopyFS(folder, os.DirFS("../../doctor/testdata/"+tt.shop+"/good")); err != nil {
+				t.Fatal(err)
+			}
+			if tt.files != nil {
+				for name, content := range tt.files(folder) {
+					path := filepath.Join(folder, name)
+					if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+						t.Fatal(err)
+					}
+					if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			args := []string{"init", folder}
+			for _, arg := range tt.args {
+				if strings.HasSuffix(arg, ".json") {
+					arg = filepath.Join(folder, arg)
+				}
+				args = append(args, arg)
+			}
+			var out, log bytes.Buffer
+			if code := run(t.Context(), args, &out, &log); code != exitGood {
+				t.Fatalf("exit %d\n%s", code, log.String())
+			}
+			flat := strings.Join(strings.Fields(out.String()), " ")
+			for _, text := range tt.want {
+				if !strings.Contains(flat, text) {
+					t.Errorf("no %s in\n%s", text, out.String())
+				}
+			}
+			for _, text := range tt.not {
+				if strings.Contains(flat, text) {
+					t.Errorf("%s in\n%s", text, out.String())
+				}
+			}
+		})
+	}
+}

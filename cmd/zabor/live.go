@@ -6,11 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
+
+	"golang.org/x/sys/unix"
 
 	"zabor/doctor"
 	"zabor/internal/config"
@@ -81,6 +86,8 @@ func (p *program) live(file *config.Config, store *sqlstore.Store, queues []queu
 		return nil, err
 	}
 	l.tables(queues)
+	l.keys()
+	l.journal()
 	if err := l.statements(); err != nil {
 		return nil, err
 	}
@@ -155,6 +162,46 @@ func failedTable(q *config.Queue) sqlstore.Table {
 	return sqlstore.Table{Name: cmp.Or(failed.Table, "failed_jobs"), Column: "exception", Uses: uses}
 }
 
+// keys asks whether keys are made as those of the rows that are there.
+func (l *liveChecks) keys() {
+	ctx, cancel := context.WithTimeout(l.ctx, doctorWait)
+	defer cancel()
+	before := len(l.list)
+	if _, err := newRecipes(ctx, l.file, l.store, nil); err != nil {
+		l.failed("steps", err)
+	}
+	if err := checkImported(ctx, l.file, l.store); err != nil {
+		l.failed("steps", err)
+	}
+	if len(l.list) == before {
+		l.add(liveGood, "steps", "", "")
+	}
+}
+
+// journal asks whether this user may write the journal's folder, or make it.
+func (l *liveChecks) journal() {
+	if l.file.Journal == "" {
+		return
+	}
+	const fix = "make the folder writable for the user of the worker, or write another one under journal:"
+	at := filepath.Clean(l.file.Journal)
+	info, err := os.Stat(at)
+	for errors.Is(err, fs.ErrNotExist) && at != filepath.Dir(at) {
+		at = filepath.Dir(at)
+		info, err = os.Stat(at)
+	}
+	switch {
+	case err != nil:
+		l.add(liveWrong, "journal", err.Error(), fix)
+	case !info.IsDir():
+		l.add(liveWrong, "journal", at+" is no folder", fix)
+	case unix.Access(at, unix.W_OK|unix.X_OK) != nil:
+		l.add(liveWrong, "journal", "this user may not write "+at, fix)
+	default:
+		l.add(liveGood, "journal", "", "")
+	}
+}
+
 func (l *liveChecks) table(what string, store *sqlstore.Store, t sqlstore.Table, make string) {
 	ctx, cancel := context.WithTimeout(l.ctx, doctorWait)
 	defer cancel()
@@ -219,9 +266,12 @@ func (l *liveChecks) queue(q queue) {
 	if c := q.Config; c != nil && q.redis.Exists(ctx, c.Stream).Val() == 0 {
 		l.add(liveWarning, what, "there is no stream "+c.Stream+" yet", "nothing, if the application has not sent anything to it; else it sends somewhere else")
 	}
-	_, is, err := owned(ctx, l.file, l.store, q)
-	if err == nil && !is {
-		l.add(liveWarning, what, "zabor has never taken from it", "zabor peek "+q.Name()+", then "+importCommandLine(l.file, q)+" --dry-run; it is left out here whether anybody has had its messages")
+	if m, err := readMarker(ctx, l.file, l.store, q); err == nil && len(m.new(l.file.Compiled())) > 0 {
+		found := "zabor has never taken from it"
+		if m.owned() {
+			found = "zabor has not taken " + strings.Join(m.new(l.file.Compiled()), ", ") + " from it so far"
+		}
+		l.add(liveWarning, what, found, "zabor peek "+q.Name()+", then "+importCommandLine(l.file, q)+" --dry-run; it is left out here whether anybody has had its messages")
 	}
 	if len(l.list) == before {
 		l.add(liveGood, what, "", "")

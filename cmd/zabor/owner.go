@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"maps"
@@ -13,6 +12,7 @@ import (
 	"zabor"
 	"zabor/internal/config"
 	"zabor/sqlstore"
+	"zabor/step"
 	"zabor/worker"
 )
 
@@ -125,77 +125,163 @@ func (w *watch) news(others []worker.Other, now time.Time) []worker.Other {
 	return news
 }
 
-// A marker names the queue as the configuration does, and holds each place that the
-// queue was taken over at, a line each: under another prefix it is another queue.
+// A marker names the queue as the configuration does, and holds lines, each with a
+// place that the queue is or was at: under another prefix it is another queue. A place
+// alone says that the queue was taken over there, a place and a class that messages of
+// that class were, and a place and «imported» that an import has looked at all of it
+// since. Only a drain that leaves nothing takes a place away.
 
-func marker(file *config.Config, s queue) string { return "queue:" + file.Scope + "/" + s.Name() }
+func markerName(file *config.Config, s queue) string { return "queue:" + file.Scope + "/" + s.Name() }
 
 // place is where s is, without its server: that may be reached by many names.
-func (s queue) place() []byte {
+func (s queue) place() string {
 	kind := "laravel"
 	if s.Config != nil {
 		kind = "symfony"
 	}
-	return fmt.Appendf(nil, "%s %d %s", kind, s.db, strconv.Quote(s.key))
+	return fmt.Sprintf("%s %d %s", kind, s.db, strconv.Quote(s.key))
 }
 
-// owned reports whether s was taken over, and gives its marker's value.
-func owned(ctx context.Context, file *config.Config, store *sqlstore.Store, s queue) (places []byte, is bool, err error) {
-	places, _, err = store.Meta(ctx, marker(file, s))
+// marker is what the marker of a queue says.
+type marker struct {
+	place string // of the queue now
+	lines []string
+}
+
+func readMarker(ctx context.Context, file *config.Config, store *sqlstore.Store, s queue) (marker, error) {
+	value, _, err := store.Meta(ctx, markerName(file, s))
 	if err != nil {
-		return nil, false, storeFailure(err)
+		return marker{}, storeFailure(err)
 	}
-	return places, slices.ContainsFunc(bytes.Split(places, []byte("\n")), func(place []byte) bool { return bytes.Equal(place, s.place()) }), nil
+	return marker{s.place(), strings.FieldsFunc(string(value), func(r rune) bool { return r == '\n' })}, nil
 }
 
-// own writes that s was taken over.
-func own(ctx context.Context, file *config.Config, store *sqlstore.Store, s queue) error {
-	places, is, err := owned(ctx, file, store, s)
-	if err != nil || is {
-		return err
-	}
-	value := s.place()
-	if len(places) > 0 {
-		value = slices.Concat(places, []byte("\n"), value)
-	}
-	if err := store.SetMeta(ctx, marker(file, s), value); err != nil {
+func (m marker) write(ctx context.Context, file *config.Config, store *sqlstore.Store, s queue) error {
+	if err := store.SetMeta(ctx, markerName(file, s), []byte(strings.Join(m.lines, "\n"))); err != nil {
 		return storeFailure(err)
 	}
 	return nil
 }
 
-// takeOver owns the queues that were not yet. One with messages that others have
-// had is refused: without rows, they would be called for as if nobody had.
+func (m marker) classLine(class string) string {
+	return m.place + " class " + strconv.Quote(strings.TrimPrefix(class, `\`))
+}
+func (m marker) importLine() string { return m.place + " imported" }
+
+// owned reports whether the queue was taken over.
+func (m marker) owned() bool { return slices.Contains(m.lines, m.place) }
+
+// takes reports whether the queue was taken over when messages of class had a step.
+func (m marker) takes(class string) bool {
+	return m.owned() && slices.Contains(m.lines, m.classLine(class))
+}
+
+// imported reports whether an import has looked at the queue since it was last taken
+// over.
+func (m marker) imported() bool { return slices.Contains(m.lines, m.importLine()) }
+
+// new are the classes of steps that were not taken over yet.
+func (m marker) new(steps []*step.Step) (classes []string) {
+	for _, s := range steps {
+		for _, class := range s.Classes() {
+			if !m.takes(class) {
+				classes = append(classes, class)
+			}
+		}
+	}
+	return classes
+}
+
+// imported writes that an import has looked at all of s.
+func imported(ctx context.Context, file *config.Config, store *sqlstore.Store, s queue) error {
+	m, err := readMarker(ctx, file, store, s)
+	if err != nil || m.imported() {
+		return err
+	}
+	m.lines = append(m.lines, m.importLine())
+	return m.write(ctx, file, store, s)
+}
+
+// own writes that s was taken over, with messages of these classes.
+func own(ctx context.Context, file *config.Config, store *sqlstore.Store, s queue, classes []string) error {
+	m, err := readMarker(ctx, file, store, s)
+	if err != nil {
+		return err
+	}
+	if !m.owned() { // what it took before it was given away counts no more
+		m = m.without()
+		m.lines = append(m.lines, m.place)
+	}
+	m.lines = slices.DeleteFunc(m.lines, func(line string) bool { return line == m.importLine() })
+	for _, class := range classes {
+		if !m.takes(class) {
+			m.lines = append(m.lines, m.classLine(class))
+		}
+	}
+	return m.write(ctx, file, store, s)
+}
+
+// disown writes that s is not zabor's any more: a start looks at all of it anew.
+func disown(ctx context.Context, file *config.Config, store *sqlstore.Store, s queue) error {
+	m, err := readMarker(ctx, file, store, s)
+	if err != nil {
+		return err
+	}
+	return m.without().write(ctx, file, store, s)
+}
+
+// without is m without what it says of its place.
+func (m marker) without() marker {
+	m.lines = slices.DeleteFunc(m.lines, func(line string) bool { return line == m.place || strings.HasPrefix(line, m.place+" ") })
+	return m
+}
+
+// takeOver owns the queues that were not yet, and messages of classes that had no step
+// before. Where others have had such messages it refuses: without rows, they would be
+// called for as if nobody had.
 func (p *program) takeOver(ctx context.Context, i *importer, list []queue) error {
 	for _, s := range list {
-		_, is, err := owned(ctx, i.file, i.store, s)
+		m, err := readMarker(ctx, i.file, i.store, s)
 		if err != nil {
 			return err
 		}
-		if is {
+		classes := m.new(i.steps)
+		if m.owned() && len(classes) == 0 {
 			continue
 		}
+		i.passOver = func(class string) bool { return !slices.Contains(classes, strings.TrimPrefix(class, `\`)) }
 		found, err := i.queue(ctx, s)
 		if err != nil {
 			return err
 		}
-		if n := found.Held + found.WithoutKey; n > 0 {
+		unkeyed := found.WithoutKey
+		if m.imported() { // they were told of then
+			unkeyed = 0
+		}
+		if n := found.Held + unkeyed; n > 0 {
 			// Unless another process was faster, and has messages in hand by now.
-			if _, is, err := owned(ctx, i.file, i.store, s); err != nil || is {
+			if m, err := readMarker(ctx, i.file, i.store, s); err != nil || m.owned() && len(m.new(i.steps)) == 0 {
 				if err != nil {
 					return err
 				}
 				continue
 			}
-			return usage(fmt.Errorf("queue %s: zabor has never taken from it, and it holds %d messages that another worker has had and that have no row (%s): each may have been charged, and would be charged again",
-				s.Name(), n, found.hadText()), "nothing was started; hold them with \""+importCommandLine(i.file, s)+"\" (add --dry-run to see first), then start again")
+			what := "zabor has never taken from it"
+			if m.owned() {
+				what = "messages of " + strings.Join(classes, ", ") + " had no step so far"
+			}
+			return usage(fmt.Errorf("queue %s: %s, and it holds %d messages that another worker has had and that have no row (%s): each may have been charged, and would be charged again",
+				s.Name(), what, n, found.hadText()), "nothing was started; hold them with \""+importCommandLine(i.file, s)+"\" (add --dry-run to see first), then start again")
 		}
-		if err := own(ctx, i.file, i.store, s); err != nil {
+		if n := found.WithoutKey; n > 0 {
+			p.log.Warn("messages that another worker has had have no key, and no row holds them: they are parked, and nothing is called; import again before one is retried that has a key by then", "queue", s.Name(), "messages", n)
+		}
+		if err := own(ctx, i.file, i.store, s, classes); err != nil {
 			return err
 		}
 		p.log.Info("the queue is zabor's from now on", "queue", s.Name(), "messages", found.Messages)
 	}
-	return nil
+	return forgetImport(ctx, i.file, i.store)
 }
 
 // importCommandLine is the import of s as a person types it.

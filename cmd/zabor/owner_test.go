@@ -154,6 +154,115 @@ func TestFirstStart(t *testing.T) {
 	w.exit(exitGood)
 }
 
+// The import takes nothing over: what PHP's workers have had between it and the first
+// start refuses that start. So does, after a drain that has given the queue back,
+// whatever they have had since.
+func TestPHPBeforeTheStart(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, databases[0].open(t), options{})
+	ctx := t.Context()
+	const list = "laravel_database_queues:payments"
+	had := func(order int64) {
+		t.Helper()
+		if err := s.redis.RPush(ctx, list, job(t, order, 1)).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refused := func() {
+		t.Helper()
+		if _, log := s.command(exitUsage, "worker", "--drain", "--queue", "payments"); !strings.Contains(log, "zabor has never taken from it, and it holds 1 messages") {
+			t.Errorf("the refusal is\n%s", log)
+		}
+	}
+	s.command(exitGood, "import", "--queue", "payments")
+	had(1)
+	refused()
+	s.command(exitGood, "import", "--queue", "payments")
+	s.command(exitBad, "worker", "--drain", "--queue", "payments") // 1 is held
+	// A drain that leaves something gives nothing back: it is doubt, and looked up.
+	had(2)
+	if err := s.redis.RPush(ctx, list, job(t, 100, 0)).Err(); err != nil { // which the look-up finds
+		t.Fatal(err)
+	}
+	w := s.worker("--queue", "payments")
+	eventually(t, "order 2 is released and charged", func() bool { return s.state("2") == zabor.Settled })
+	w.signal(syscall.SIGTERM)
+	w.exit(exitGood)
+	s.command(exitGood, "fence", "settle", "1", "charge", "pay_1", "--reason", "found", "--by", "ops", "--yes")
+	s.command(exitGood, "worker", "--drain", "--queue", "payments")
+	had(3)
+	refused()
+	if n := s.provider.Charges("3"); len(n) != 0 {
+		t.Errorf("order 3 was charged: %v", n)
+	}
+}
+
+// A step that is new on a queue of zabor's is taken over as a queue is: what others
+// have had of its messages is held before it is called for. So is what has failed under
+// another connection of the same queue.
+func TestANewStepIsTakenOver(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, databases[0].open(t), options{})
+	w := s.worker("--queue", "payments")
+	w.logged("msg=started")
+	w.signal(syscall.SIGTERM)
+	w.exit(exitGood)
+	const class, data = `App\\Jobs\\ChargeForMerchant`, `{"orderId":50,"amountCents":1999,"merchantId":"m"}`
+	s.exec(`INSERT INTO failed_jobs (uuid, connection, queue, payload, exception) VALUES ('m1', 'redis', 'payments', '{"uuid":"m1","job":"` + class + `@run","data":` + data + `,"attempts":0}', 'boom')`)
+	s.exec(`INSERT INTO failed_jobs (uuid, connection, queue, payload, exception) VALUES ('m2', 'slow', 'payments', '{"uuid":"m2","job":"` + class + `@run","data":` + strings.Replace(data, "50", "51", 1) + `,"attempts":0}', 'boom')`)
+	s.o.merchant = true
+	s.configure()
+	for _, args := range [][]string{{"--all"}, {"m1"}} {
+		if out, log := s.command(exitUsage, append([]string{"failed", "retry", "--queue", "payments"}, args...)...); !strings.Contains(out, "not imported yet: m1") || !strings.Contains(log, "zabor import") {
+			t.Errorf("retry %v:\n%s%s", args, out, log)
+		}
+	}
+	if out, _ := s.command(exitGood, "peek", "payments"); !strings.Contains(out, "verdict  hold") {
+		t.Errorf("peek says\n%s", out)
+	}
+	if _, log := s.command(exitUsage, "worker", "--drain", "--queue", "payments"); !strings.Contains(log, `messages of App\Jobs\ChargeForMerchant had no step so far, and it holds 2 messages`) {
+		t.Errorf("the refusal is\n%s", log)
+	}
+	s.command(exitGood, "import", "--queue", "payments")
+	for _, order := range []string{"50", "51"} {
+		if row := s.row(order); row.State != zabor.Held || row.Scope != "test/m" {
+			t.Errorf("order %s: %+v", order, row)
+		}
+	}
+	s.command(exitBad, "worker", "--drain", "--queue", "payments") // they are held
+	s.command(exitGood, "failed", "retry", "m1", "--queue", "payments")
+	s.command(exitBad, "worker", "--drain", "--queue", "payments")
+	if n := s.provider.Stats().Posts; n != 0 {
+		t.Errorf("%d requests for what PHP may have charged", n)
+	}
+}
+
+// A drain lists what has failed for rows that wait for nobody, too: PHP's retry would
+// charge for it.
+func TestADrainListsWhatHasFailed(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, databases[0].open(t), options{})
+	if err := writeRow(s.fence, zabor.Settled, key("1")); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.redis.RPush(t.Context(), "laravel_database_queues:payments", job(t, 1, 0)).Err(); err != nil { // not what the row's message asks for
+		t.Fatal(err)
+	}
+	_, log := s.command(exitBad, "worker", "--drain", "--queue", "payments")
+	if !strings.Contains(log, "test:1/charge is settled, and its message has failed: ") || !strings.Contains(log, "1 messages have failed whose keys zabor knows") {
+		t.Errorf("the drain says\n%s", log)
+	}
+	var list []failedJSON
+	if err := json.Unmarshal([]byte(s.failedCommand(exitGood, "list", "--json")), &list); err != nil || len(list) != 1 {
+		t.Fatalf("%+v, %v", list, err)
+	}
+	if out := s.failedCommand(exitGood, "retry", "--all"); !strings.Contains(out, "its row is settled, reference pay_1") || !strings.Contains(out, "0 of 0 done") {
+		t.Errorf("retry --all:\n%s", out)
+	}
+	s.failedCommand(exitGood, "forget", list[0].ID, "--yes")
+	s.command(exitGood, "worker", "--drain", "--queue", "payments")
+}
+
 // A PHP worker that joins a queue with steps is told of as critical within a minute.
 func TestAForeignConsumerIsToldOf(t *testing.T) {
 	t.Parallel()

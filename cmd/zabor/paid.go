@@ -28,7 +28,7 @@ type paidSource struct {
 	Read         int64            `json:"read"`
 	Settled      int64            `json:"settled"`      // their rows are written now
 	Row          int64            `json:"row"`          // their rows were there, and say the same
-	Held         int64            `json:"held"`         // no reference, or two payments for one key: held for a person now
+	Held         int64            `json:"held"`         // no reference, or not one payment: held for a person now
 	Contradicted int64            `json:"contradicted"` // there is a row that says something else; it was left alone
 	Skipped      int64            `json:"skipped"`      // no key can be made
 	Reasons      map[string]int64 `json:"reasons"`      // of Skipped
@@ -58,11 +58,12 @@ type paidImport struct {
 
 // importPaid reads the evidence that c names and writes its rows. The ledger is the
 // caller's to close; nil: there is no evidence.
-func (i *importer) importPaid(ctx context.Context, c *importCommand, databases *applications) (*paidImport, error) {
+func (i *importer) importPaid(by *program, c *importCommand, databases *applications) (*paidImport, error) {
+	ctx := by.ctx
 	if c.PaymentsQuery == "" && len(c.ProviderExport) == 0 {
 		return nil, nil
 	}
-	exports, err := c.exports(i)
+	exports, err := c.exports(by, i)
 	if err != nil {
 		return nil, err
 	}
@@ -86,11 +87,11 @@ func joinClose(err error, c io.Closer) error {
 }
 
 // exports are the files that the flags name.
-func (c *importCommand) exports(i *importer) ([]audit.Export, error) {
+func (c *importCommand) exports(p *program, i *importer) ([]audit.Export, error) {
 	if c.Step != "" && !slices.ContainsFunc(i.steps, func(s *step.Step) bool { return s.Name() == c.Step }) {
 		return nil, usage(fmt.Errorf("--step %s: no such step in %s", c.Step, i.file.Path), "")
 	}
-	exports, err := readExports(c.ProviderExport, c.Columns)
+	exports, err := p.readExports(c.ProviderExport, c.Columns)
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +135,7 @@ func (p *paidImport) read(ctx context.Context, c *importCommand, exports []audit
 	}
 	for _, e := range exports {
 		entries := converted(e.Successes(), func(one audit.Success) audit.Evidence {
-			found := audit.Evidence{Key: zabor.Key{Order: one.Order, Step: one.Step}, Provider: one.Provider, Reference: one.Reference, Amount: one.Amount, Place: one.Place}
+			found := audit.Evidence{Key: zabor.Key{Order: one.Order, Step: one.Step}, Provider: one.Provider, Reference: one.Reference, Alias: one.Alias, Amount: one.Amount, Place: one.Place}
 			if one.Scope != nil {
 				found.Key.Scope = *one.Scope
 			}
@@ -166,19 +167,25 @@ func (p *paidImport) skip(source int, reason string) {
 	p.sources[source].Reasons[reason]++
 }
 
-// keyed gives entries their whole keys; those of which none can be made are counted
-// as skipped. An entry without an order may still be found by its reference.
+// keyed gives entries their whole keys; those of which none can be made, and money
+// that went back, are counted as skipped. An entry without an order may still be found
+// by its reference.
 func (p *paidImport) keyed(source int, entries iter.Seq2[audit.Evidence, error]) iter.Seq2[audit.Evidence, error] {
 	return func(yield func(audit.Evidence, error) bool) {
 		for e, err := range entries {
-			if err == nil && e.Key.Order != "" {
-				var why string
-				if e.Key, why = p.key(e); why != "" {
-					p.skip(source, why)
-					continue
-				}
+			why := ""
+			switch {
+			case err != nil:
+			case e.Amount.Minor < 0:
+				why = "its amount is below zero: money that went back"
+			case e.Key.Order != "":
+				e.Key, why = p.key(e)
 			}
-			if !yield(e, err) {
+			if why != "" {
+				p.skip(source, why)
+				continue
+			}
+			if !yield(e.WithoutPlaceholder(), err) {
 				return
 			}
 		}
@@ -272,20 +279,23 @@ func (p *paidImport) write(ctx context.Context) error {
 // decides: the row is held.
 func (p *paidImport) one(ctx context.Context, c audit.Claimed) error {
 	where := strings.Join(c.Places, ", ")
+	paid := zabor.Payment{
+		Key: c.Key, Provider: c.Provider, Amount: c.Amount, Reference: c.Reference, Aliases: c.Aliases,
+		Contradicted: c.Against != "", Reason: "paid before zabor came: " + where,
+	}
 	against := c.Against
 	if against == "" && c.Reference == "" {
 		against = "a payment without a reference"
 	}
-	paid := zabor.Payment{Key: c.Key, Provider: c.Provider, Amount: c.Amount, Reference: c.Reference, Reason: "paid before zabor came: " + where}
+	if against != "" {
+		paid.Reason = against + ": " + where
+	}
 	var row zabor.Row
 	var written bool
 	var err error
-	switch {
-	case p.readOnly:
-		row, written, err = p.foresee(ctx, paid, against)
-	case against != "":
-		row, written, err = p.fence.Import(ctx, zabor.Effect{Key: c.Key, Provider: c.Provider}, against+": "+where)
-	default:
+	if p.readOnly {
+		row, written, err = p.foresee(ctx, paid)
+	} else {
 		row, written, err = p.fence.ImportPayment(ctx, paid)
 	}
 	if err != nil {
@@ -293,19 +303,21 @@ func (p *paidImport) one(ctx context.Context, c audit.Claimed) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.met(c.Key)
 	count := func(field func(*paidSource) *int64) {
 		for n, pieces := range c.From {
 			*field(&p.sources[n]) += pieces
 		}
 	}
+	imported := row.Basis == zabor.ByImport || row.Basis == zabor.ByContradiction
 	switch {
-	case against != "" && written:
+	case written && row.State == zabor.Held:
 		count(func(s *paidSource) *int64 { return &s.Held })
-	case against != "" && (row.State == zabor.Held && row.Basis == zabor.ByImport || c.Against == "" && row.State == zabor.Settled):
-		count(func(s *paidSource) *int64 { return &s.Row })
 	case written:
 		count(func(s *paidSource) *int64 { return &s.Settled })
-	case against == "" && paid.Agrees(row):
+	case paid.Agrees(row),
+		against != "" && row.State == zabor.Held && imported,
+		against != "" && c.Against == "" && row.State == zabor.Settled:
 		count(func(s *paidSource) *int64 { return &s.Row })
 	default:
 		count(func(s *paidSource) *int64 { return &s.Contradicted })
@@ -322,12 +334,13 @@ func (p *paidImport) one(ctx context.Context, c audit.Claimed) error {
 }
 
 // foresee is what one would find and write, without writing it.
-func (p *paidImport) foresee(ctx context.Context, paid zabor.Payment, against string) (row zabor.Row, written bool, err error) {
+func (p *paidImport) foresee(ctx context.Context, paid zabor.Payment) (row zabor.Row, written bool, err error) {
 	there, err := standing(ctx, p.store, paid.Key)
-	if err != nil || there == nil {
-		return zabor.Row{}, true, err
+	if err != nil {
+		return zabor.Row{}, false, err
 	}
-	return *there, against == "" && paid.Settles(*there), nil
+	row, written = paid.Foresee(there)
+	return row, written, nil
 }
 
 func rowText(row zabor.Row) string {
@@ -366,7 +379,7 @@ func (p *paidImport) print(to io.Writer) error {
 }
 
 // readExports are the files that --provider-export names.
-func readExports(named []string, columns string) ([]audit.Export, error) {
+func (p *program) readExports(named []string, columns string) ([]audit.Export, error) {
 	var mapped *audit.Columns
 	if columns != "" {
 		read, err := audit.ParseColumns(columns)
@@ -374,6 +387,9 @@ func readExports(named []string, columns string) ([]audit.Export, error) {
 			return nil, usage(fmt.Errorf("--columns: %w", err), "")
 		}
 		mapped = &read
+		if len(read.Status) == 0 && len(named) > 0 {
+			p.log.Warn("--columns names no status: every line of the export counts as a payment that went through, also one that failed", "fix", "add status=COLUMN:paid|captured, or take a file in which only such lines are")
+		}
 	}
 	var exports []audit.Export
 	for _, text := range named {

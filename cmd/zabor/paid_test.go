@@ -108,6 +108,16 @@ func TestImportPayments(t *testing.T) {
 				}
 			}
 
+			// One of the two sources alone makes no choice of what both contradicted.
+			s.exec("DELETE FROM payments WHERE ref = 'pay_5b'")
+			s.command(exitBad, "import", "--queue", "payments", "--payments-query", query)
+			if row := s.row("5"); row.State != zabor.Held || row.Basis != zabor.ByContradiction {
+				t.Errorf("order 5 is %s by %s (%s)", row.State, row.Basis, row.Reason)
+			}
+			if row := s.row("3"); row.Amount != (zabor.Money{Minor: 1999, Currency: "EUR"}) {
+				t.Errorf("order 3 is held for %+v", row.Amount)
+			}
+
 			// Held first, and explained by a payment later.
 			s.exec("INSERT INTO payments VALUES ('13', 'pay_13', '19.99')")
 			imported(exitBad)
@@ -128,4 +138,39 @@ func TestImportPayments(t *testing.T) {
 func (r importResult) text() string {
 	text, _ := json.Marshal(r.Problems)
 	return string(text)
+}
+
+// One reference for two orders, a word in the place of one, money that went back, and
+// another id of the same payment: each alone would settle what was not paid, or hold
+// what was paid once.
+func TestImportDoubtfulPayments(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, databases[0].open(t), options{})
+	s.exec("CREATE TABLE payments (order_id VARCHAR(64), ref VARCHAR(64), cents BIGINT)")
+	for _, values := range []string{"'1', 'pay_1', 1999", "'2', 'pay_1', 1999", "'3', 'pending', 1999", "'4', ' ', 1999", "'5', 're_5', -1999", "'6', 'ch_6', 1999", "'7', 'pay_7', 1999"} {
+		s.exec("INSERT INTO payments VALUES (" + values + ")")
+	}
+	export := filepath.Join(t.TempDir(), "export.csv")
+	if err := os.WriteFile(export, []byte("Txn,Charge,Order,Sum,Cur\npi_6,ch_6,6,1999,EUR\npi_7,pay_7,,1999,EUR\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, log := s.command(exitBad, "import", "--queue", "payments", "--payments-query", `SELECT order_id, ref AS reference, cents AS amount, 'EUR' AS currency FROM payments`,
+		"--provider-export", export, "--columns", "reference=Txn,alias=Charge,order=Order,minor=Sum,currency=Cur")
+	for order, want := range map[string]string{"1": "held", "2": "held", "3": "held", "4": "held", "5": "", "6": "settled ch_6", "7": "settled pay_7"} {
+		row := s.row(order)
+		if got := strings.TrimSpace(string(row.State) + " " + row.Reference); got != want {
+			t.Errorf("order %s is %q (%s), want %q", order, got, row.Reason, want)
+		}
+	}
+	for _, text := range []string{"the reference pay_1 is that of 2/charge too", "money that went back", `"pending" is no reference`} {
+		if !strings.Contains(out, text) {
+			t.Errorf("no %q in\n%s", text, out)
+		}
+	}
+	if !strings.Contains(log, "names no status") {
+		t.Errorf("no warning that failed payments count too:\n%s", log)
+	}
+	if show, _ := s.command(exitGood, "fence", "show", "3", "charge"); strings.Contains(show, "may have sent") || !strings.Contains(show, "none of zabor's") || !strings.Contains(show, "19.99 EUR") {
+		t.Errorf("shown as\n%s", show)
+	}
 }

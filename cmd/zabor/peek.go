@@ -224,11 +224,11 @@ type peeker struct {
 	steps     []*step.Step
 	bus       worker.Bus
 	providers map[string]*provider.Provider
-	owned     map[string]bool // by queue; asked once
+	markers   map[string]marker // by queue; read once
 }
 
 func (p *program) newPeeker(file *config.Config, store *sqlstore.Store, databases *applications) (*peeker, error) {
-	k := &peeker{file: file, store: store, migrated: true, bus: busOf(file), owned: map[string]bool{}}
+	k := &peeker{file: file, store: store, migrated: true, bus: busOf(file), markers: map[string]marker{}}
 	secret, err := store.Secret(p.ctx)
 	switch {
 	case errors.Is(err, sqlstore.ErrNotMigrated):
@@ -278,7 +278,7 @@ func (k *peeker) foresee(ctx context.Context, q queue, m *worker.Message, place 
 	}
 	before := m.DeliveredBefore || place == failedPlace
 	if before && row == nil {
-		takenOver, err := k.takenOver(ctx, q)
+		takenOver, err := k.takenOver(ctx, q, m.Class)
 		if err != nil {
 			return one, err
 		}
@@ -345,20 +345,20 @@ func standing(ctx context.Context, store *sqlstore.Store, key zabor.Key) (*zabor
 	return &rows[0], nil
 }
 
-// takenOver reports whether q's marker is there.
-func (k *peeker) takenOver(ctx context.Context, q queue) (bool, error) {
+// takenOver reports whether q was taken over, with messages of class.
+func (k *peeker) takenOver(ctx context.Context, q queue, class string) (bool, error) {
 	if !k.migrated {
 		return false, nil
 	}
-	is, asked := k.owned[q.Name()]
+	m, asked := k.markers[q.Name()]
 	if !asked {
 		var err error
-		if _, is, err = owned(ctx, k.file, k.store, q); err != nil {
+		if m, err = readMarker(ctx, k.file, k.store, q); err != nil {
 			return false, err
 		}
-		k.owned[q.Name()] = is
+		k.markers[q.Name()] = m
 	}
-	return is, nil
+	return m.takes(class), nil
 }
 
 // show adds the request of e, which nothing would send now.

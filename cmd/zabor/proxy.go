@@ -49,6 +49,7 @@ func (c *serveCommand) Run(p *program) error {
 // serveAll runs the doors that the configuration has, over one fence. choose
 // says what is wrong with it, or takes out what is not wanted.
 func (p *program) serveAll(choose func(*config.Config) error, kind, stopMoment string, acceptEviction bool) error {
+	p.serves = true
 	file, store, err := p.openFence()
 	if err != nil {
 		return err

@@ -66,6 +66,8 @@ type program struct {
 	lost           func() int64      // messages of alerts that no address has taken; nil: none are sent
 	count          func(zabor.Alert) // for the metrics; nil: there are none
 
+	serves bool // the command runs until a signal stops it, which is no failure
+
 	// seed spoils the fence's store, so that tests see whether "zabor prove"
 	// finds it out. It is nil in every program but theirs.
 	seed func(zabor.Store) zabor.Store
@@ -153,6 +155,14 @@ func (p *program) report(err error) int {
 	code, hint := exitBad, ""
 	if f, ok := errors.AsType[*failure](err); ok {
 		code, hint = f.code, f.hint
+	}
+	if p.ctx.Err() != nil && code == exitUnreachable {
+		// It is this process that did not wait for the server.
+		if p.serves {
+			fmt.Fprintln(p.stderr, "zabor: stopped before it had started; no message was taken")
+			return exitGood
+		}
+		err, code, hint = errors.New("stopped by a signal before it was done"), exitBad, "what was done until then stays; type the same command again"
 	}
 	for _, line := range strings.Split(strings.TrimRight(err.Error(), "\n"), "\n") {
 		fmt.Fprintf(p.stderr, "zabor: error: %s\n", line)

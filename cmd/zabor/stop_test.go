@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net"
 	"strings"
 	"syscall"
 	"testing"
@@ -115,4 +116,34 @@ func (s *shop) noted(order, text string) {
 		}
 		return false
 	})
+}
+
+// A worker that is told to stop while it starts says that, and not that a server is
+// away: nobody waited for it.
+func TestStoppedWhileItStarts(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	s := newShop(t, databases[0].open(t), options{})
+	s.edit(s.fence, "mysql://root@"+l.Addr().String()+"/shop")
+	for _, args := range [][]string{{"worker"}, {"worker", "--drain"}} {
+		w := start(t, append(args, "-c", s.file)...)
+		conn, err := l.Accept() // and never a word
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		w.signal(syscall.SIGTERM)
+		code, says := exitGood, "stopped before it had started"
+		if len(args) > 1 {
+			code, says = exitBad, "stopped by a signal"
+		}
+		w.exit(code)
+		if log := w.log.String(); !strings.Contains(log, says) || strings.Contains(log, "is the server up") {
+			t.Errorf("%v:\n%s", args, log)
+		}
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -28,6 +29,7 @@ type workerCommand struct {
 }
 
 func (c *workerCommand) Run(p *program) error {
+	p.serves = !c.Drain
 	file, store, err := p.openFence()
 	if err != nil {
 		return err
@@ -83,7 +85,15 @@ func (c *workerCommand) Run(p *program) error {
 	if err != nil || !c.Drain {
 		return err
 	}
-	return p.leftOver(file, store)
+	if err := p.leftOver(file, store, list); err != nil {
+		return err
+	}
+	for _, s := range list {
+		if err := disown(p.ctx, file, store, s); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // names are those of queues.
@@ -117,7 +127,7 @@ func (p *program) ready(c *core, w *worker.Worker, list []queue, acceptEviction 
 	if err := p.startUp(p.ctx, c.file, list, acceptEviction); err != nil {
 		return err
 	}
-	return p.takeOver(p.ctx, &importer{file: c.file, store: c.store, steps: w.Steps, readOnly: true, log: p.log, say: progress(p)}, list)
+	return p.takeOver(p.ctx, &importer{file: c.file, store: c.store, steps: w.Steps, readOnly: true, log: p.log, say: progress(p), steppedOn: map[string]bool{}}, list)
 }
 
 // work takes messages until ctx ends and those in hand are done, and watches who
@@ -136,6 +146,9 @@ func (p *program) work(ctx context.Context, w *worker.Worker, list []queue) {
 // newWorker wires the worker and its queues. closeAll ends their connections.
 func (p *program) newWorker(c *core) (w *worker.Worker, list []queue, closeAll func(), err error) {
 	if err := checkRecipes(p.ctx, c.file, c.store, nil); err != nil {
+		return nil, nil, nil, err
+	}
+	if err := checkImported(p.ctx, c.file, c.store); err != nil {
 		return nil, nil, nil, err
 	}
 	changed, err := newKeys(p.ctx, c.file, c.store)
@@ -231,8 +244,13 @@ func drained(ctx context.Context, log *slog.Logger, file *config.Config, store *
 	}
 }
 
-// leftOver lists what a drain leaves for a person.
-func (p *program) leftOver(file *config.Config, store *sqlstore.Store) error {
+// mostLeft is how many failed messages a drain lists.
+const mostLeft = 100
+
+// leftOver lists what a drain leaves for a person: rows that wait for one, and what
+// lies in the failure transports of its queues for any other row, or for none. PHP's
+// own retry would make the call of all of them.
+func (p *program) leftOver(file *config.Config, store *sqlstore.Store, list []queue) error {
 	filter := sqlstore.Filter{Within: file.Scope, States: []zabor.State{zabor.Held, zabor.Released}, Limit: 500}
 	left := 0
 	for {
@@ -249,10 +267,56 @@ func (p *program) leftOver(file *config.Config, store *sqlstore.Store) error {
 			break
 		}
 	}
-	if left > 0 {
-		return bad(fmt.Errorf("drained; %d rows are held or parked for a person", left), "zabor fence list --state held,released")
+	parked, err := p.leftFailed(file, store, list)
+	switch {
+	case err != nil:
+		return err
+	case left > 0:
+		return bad(fmt.Errorf("drained; %d rows are held or parked for a person, and %d more messages have failed whose keys zabor knows", left, parked), "zabor fence list --state held,released; zabor failed list")
+	case parked > 0:
+		return bad(fmt.Errorf("drained; %d messages have failed whose keys zabor knows: PHP's own retry would charge for them without a fence", parked),
+			"zabor failed list shows them; \"zabor failed retry ID\" while a worker of zabor's runs, or \"zabor failed forget ID --yes\"")
 	}
 	return nil
+}
+
+// leftFailed lists the failed messages of list that have a key, but for those of rows
+// that are held or released.
+func (p *program) leftFailed(file *config.Config, store *sqlstore.Store, list []queue) (n int, err error) {
+	f := failuresIn(file, store, list)
+	for _, q := range list {
+		for m, err := range transports(q.Queue, store)[0].entries(p.ctx) {
+			if q.failed.NoTable(err) {
+				break
+			}
+			if err != nil {
+				return n, unreachable(fmt.Errorf("queue %s: what failed on it cannot be read: %w", q.Name(), err), "the queues are drained; \"zabor failed list\" shows the same error until it is mended")
+			}
+			key, ok := f.key(m)
+			if !ok {
+				continue
+			}
+			row, err := standing(p.ctx, store, key)
+			if err != nil {
+				return n, storeFailure(err)
+			}
+			state := "has no row"
+			if row != nil {
+				if row.State == zabor.Held || row.State == zabor.Released {
+					continue
+				}
+				state = "is " + string(row.State)
+			}
+			if n++; n <= mostLeft {
+				reason, _, _ := strings.Cut(m.reason, "\n")
+				fmt.Fprintf(p.stderr, "zabor: %s %s, and its message has failed: %s: %s\n", printable(key.String()), state, f.told(q.Name(), m), printable(reason))
+			}
+		}
+	}
+	if n > mostLeft {
+		fmt.Fprintf(p.stderr, "zabor: and %d more failed messages\n", n-mostLeft)
+	}
+	return n, nil
 }
 
 // stopAt stops this process by SIGSTOP at the given moment, once, so that
