@@ -145,7 +145,7 @@ func TestInitPlaces(t *testing.T) {
 			return files
 		}, want: []string{`connection: "slow"`, `"slow": # Laravel's queue`, `retry_after: 333s`, `${REDIS_PORT}/${REDIS_CACHE_DB}`}, not: []string{`connection: "redis"`}},
 		"Symfony's debug:config": {shop: "symfony54", files: func(folder string) map[string]string {
-			return map[string]string{"framework.json": `{"messenger": {"transports": {"charges": {"dsn": "redis://debugged:6379/charges", "options": []}}, "failure_transport": null, "routing": {"App\\\\Message\\\\ChargeOrder": {"senders": ["charges"]}}}}`}
+			return map[string]string{"framework.json": `{"messenger": {"transports": {"charges": {"dsn": "redis://debugged:6379/charges", "options": []}}, "failure_transport": null, "routing": {"App\\Message\\ChargeOrder": {"senders": ["charges"]}}}}`}
 		}, args: []string{"--debug-config", "framework.json"}, want: []string{`"charges":`, `redis://debugged:6379/charges`}, not: []string{"stream=shop"}},
 	} {
 		t.Run(name, func(t *testing.T) {
