@@ -180,7 +180,7 @@ func TestDecisionsAreWhole(t *testing.T) {
 					t.Errorf("row %+v, was %+v", now, before)
 				}
 			}
-			s.worker("--drain").exit(0)
+			s.worker("--drain").exit(exitBad)
 			for _, f := range frameworks {
 				s.paidOnce("release-" + f.name)
 			}
@@ -351,7 +351,7 @@ func TestDecisionsWithAFailureStream(t *testing.T) {
 	if _, gone := s.goneOn(); len(gone) != 10 {
 		t.Errorf("%d messages have gone on, want 10", len(gone))
 	}
-	s.worker("--drain").exit(0)
+	s.worker("--drain").exit(exitBad)
 	for _, f := range frameworks[1:] {
 		s.paidOnce("release-" + f.name)
 	}
@@ -441,7 +441,7 @@ func TestDecisionsAboutChainsAndOtherRequests(t *testing.T) {
 	if got, want := s.failedIDs(), "u-other"; got != want {
 		t.Errorf("left is %s, want %s: it asks for another amount", got, want)
 	}
-	s.worker("--drain").exit(0)
+	s.worker("--drain").exit(exitBad)
 	if n := s.redis.LLen(t.Context(), "laravel_database_queues:shipping").Val(); n != 1 {
 		t.Errorf("%d jobs in shipping, want 1", n)
 	}
@@ -463,7 +463,7 @@ func TestReleaseOfADeclinedRowTakesWhatWaits(t *testing.T) {
 	before := s.row("1")
 	s.pushJobs(jobFor("u-2", "1", 2999, false))
 	w := s.worker("--drain")
-	w.exit(0)
+	w.exit(exitBad)
 	if got := s.failedIDs(); got != "u-2" {
 		t.Fatalf("parked is %q, want u-2", got)
 	}
@@ -483,7 +483,7 @@ func TestDeclineWithoutARow(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, databases[0].open(t), options{})
 	s.pushJobs(jobFor("u-1", "1", -5, false)) // no amount that can be charged
-	s.worker("--drain").exit(0)
+	s.worker("--drain").exit(exitBad)
 	if got := s.failedIDs(); got != "u-1" {
 		t.Fatalf("parked is %q, want u-1", got)
 	}
