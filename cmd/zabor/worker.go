@@ -285,7 +285,7 @@ func (p *program) leftOver(file *config.Config, store *sqlstore.Store, list []qu
 func (p *program) leftFailed(file *config.Config, store *sqlstore.Store, list []queue) (n int, err error) {
 	f := failuresIn(file, store, list)
 	for _, q := range list {
-		for m, err := range transports(q.Queue, store)[0].entries(p.ctx) {
+		for m, err := range transports(q.Queue, store)[0].entries(p.ctx, "") {
 			if q.failed.NoTable(err) {
 				break
 			}
