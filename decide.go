@@ -127,7 +127,9 @@ func decide(row Row, d Decision) (Row, error) {
 		case d.Made(row):
 			return refuse("it is declined already")
 		}
-		next := follow(row, Declined, ByPerson)
+		// What the provider had answered, such as that it is being processed, is
+		// no answer to this.
+		next := follow(row, Declined, ByPerson).withoutAnswer()
 		next.Reason = d.Reason
 		return closed(next), nil
 

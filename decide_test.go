@@ -241,6 +241,29 @@ func TestANewAttemptHasItsOwnReference(t *testing.T) {
 	})
 }
 
+// What a provider had answered is gone with a person's decline: that a payment is
+// being processed would be given to whoever asks for it again.
+func TestDeclineOfAPendingRow(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *sqlstore.Store) {
+		w := newWorld(t, s)
+		e := effect("1001")
+		processing := &zabor.Answer{Status: 202, Body: []byte("processing")}
+		if _, err := w.fence.Do(t.Context(), e, w.answers(zabor.Outcome{Verdict: zabor.Begun, Reference: "pay_1", Answer: processing})); err != nil {
+			t.Fatal(err)
+		}
+		row := w.row(e.Key)
+		if row.State != zabor.Pending || row.Answer == nil {
+			t.Fatalf("%s, answer %+v; want pending, with its answer", row.State, row.Answer)
+		}
+		if _, err := w.decide(zabor.Decision{Key: e.Key, Seen: row.Claim, Action: zabor.Decline}); err != nil {
+			t.Fatal(err)
+		}
+		if row, err := w.fence.Do(t.Context(), e, w.answers(done)); err != nil || row.State != zabor.Declined || row.Answer != nil || row.Reference != "pay_1" {
+			t.Errorf("%v: %s, answer %+v, reference %q; want declined, without an answer", err, row.State, row.Answer, row.Reference)
+		}
+	})
+}
+
 // A no about the request's form tells the shop nothing, since nobody has decided;
 // a person's decline of it does, once.
 func TestDeclineOfAMalformedRow(t *testing.T) {

@@ -21,6 +21,10 @@ type Effect struct {
 	Message     string
 	Fingerprint string
 
+	// Earlier is what both were for the same request in a version before, and is
+	// asked for a row of another fingerprint only; nil: the same.
+	Earlier func() string
+
 	// Fields names what Fingerprint is made of and a digest of each, as a JSON
 	// object of texts of at most 4,000 bytes: so that a refusal can say what
 	// differs. Empty: it cannot.
@@ -65,6 +69,15 @@ type Effect struct {
 	// capture is the row that a transaction of the caller's may have committed,
 	// and the only one that may be captured; nil: Do inserts it.
 	capture *Capture
+}
+
+// knownTo is e as the version would have it that wrote row, where that is one
+// before and the request is the same.
+func (e Effect) knownTo(row Row) Effect {
+	if e.Earlier != nil && row.Message != "" && row.Message != e.Message && row.Message == e.Earlier() {
+		e.Message, e.Fingerprint, e.Fields = row.Message, row.Fingerprint, row.Fields
+	}
+	return e
 }
 
 // ProviderKeys are the idempotency keys of one generation of a row.

@@ -45,6 +45,7 @@ func (f *Fence) again(ctx context.Context, row Row, e Effect) (Row, bool, error)
 // that follows, and what is written with it. The same claim means that nothing
 // changes.
 func (f *Fence) meet(row Row, e Effect) (next Row, w Write, err error) {
+	e = e.knownTo(row)
 	if row.State == Released && row.Attempts() == 0 {
 		// No call of this row can have done anything: it takes the request as
 		// it is now.
@@ -190,14 +191,18 @@ func stateError(row Row) error {
 // are those of [Fence.Do], and [ErrNoRow]; [ErrReleased] says that the row is
 // free, but there is no request to call with.
 func (f *Fence) Repeat(ctx context.Context, k Key, message string) (Row, error) {
-	row, err := f.Store.Load(ctx, k)
+	return f.repeat(ctx, Effect{Key: k, Message: message})
+}
+
+func (f *Fence) repeat(ctx context.Context, e Effect) (Row, error) {
+	row, err := f.Store.Load(ctx, e.Key)
 	switch {
 	case errors.Is(err, ErrNoRow):
-		return Row{}, &Error{Key: k, Err: ErrNoRow}
+		return Row{}, &Error{Key: e.Key, Err: ErrNoRow}
 	case err != nil:
-		return Row{}, unwritten(k, err)
+		return Row{}, unwritten(e.Key, err)
 	}
-	return row, f.told(row, repeated(row, message))
+	return row, f.told(row, repeated(row, e.knownTo(row).Message))
 }
 
 // repeated is what [Fence.Repeat] answers with row.
@@ -216,7 +221,7 @@ func repeated(row Row, message string) error {
 // whilePaused answers a delivery whose provider is not called at present: what is
 // done already is answered from its row.
 func (f *Fence) whilePaused(ctx context.Context, e Effect, wait time.Duration, why string) (Row, error) {
-	row, err := f.Repeat(ctx, e.Key, e.Message)
+	row, err := f.repeat(ctx, e)
 	if errors.Is(err, ErrNoRow) || errors.Is(err, ErrReleased) {
 		return row, &Error{Key: e.Key, Row: row, Err: ErrPaused, Wait: wait, Reason: fmt.Sprintf("%s, for another %s: %s", e.Provider, wait.Round(time.Second), why)}
 	}

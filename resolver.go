@@ -380,7 +380,7 @@ func (r *Resolver) lookUp(ctx context.Context, row Row, w *watch) (done bool, er
 		if row.State == Doubt && !lateEnough {
 			return false, nil // a request may still be on its way, and succeed
 		}
-		next := follow(row, Declined, ByLookup)
+		next := follow(row, Declined, ByLookup).withoutAnswer()
 		next.Reason, next.Answer = o.Reason, o.Answer
 		return true, r.write(ctx, row, closed(next))
 	}

@@ -183,6 +183,18 @@ func (r Row) withoutRequest() Row {
 	return r
 }
 
+// withoutAnswer is r without the provider's answer, readable or not, and without
+// the status of one that was erased.
+func (r Row) withoutAnswer() Row {
+	r.Answer, r.AnswerEnded = nil, 0
+	if r.Sealed != nil {
+		rest := *r.Sealed
+		rest.Answer, rest.Status = nil, 0
+		r.Sealed = &rest
+	}
+	return r
+}
+
 // Attempts is how many calls may have done something.
 func (r Row) Attempts() int { return r.Captures - r.Free }
 

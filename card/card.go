@@ -4,6 +4,7 @@
 package card
 
 import (
+	"slices"
 	"strings"
 )
 
@@ -132,29 +133,78 @@ func Mask(text string) string {
 	return string(out)
 }
 
-// names are those of fields that hold a card's secrets, without the signs
-// between their words: what is in one may be kept nowhere, however it looks.
-var names = [...]string{
-	"cvc", "cvc2", "cvv", "cvv2", "cvn", "cardcvc", "cardcvv", "cardcid", "cardcsc", "cvccode", "cvvcode", "cvvvalue", "verificationvalue",
-	"securitycode", "cardsecuritycode", "verificationcode", "cardverificationcode", "cardcode", "cardcryptogramvalue", "cardcryptogrampacket",
-	"pan", "cardnumber", "cardno", "cardpan", "primaryaccountnumber", "encryptedcardnumber", "encryptedsecuritycode",
-	"track1", "track2", "trackdata", "pinblock",
-}
+// codes and numbers are the names of fields that hold a card's secrets, without
+// the signs between their words: what a request has in one may be kept nowhere,
+// however it looks.
+var (
+	codes = [...]string{
+		"cvc", "cvc2", "cvv", "cvv2", "cvn", "cardcvc", "cardcvv", "cardcid", "cardcsc", "cvccode", "cvvcode", "cvvvalue", "verificationvalue",
+		"securitycode", "cardsecuritycode", "verificationcode", "cardverificationcode", "cardcode", "cardcryptogramvalue", "cardcryptogrampacket",
+		"encryptedsecuritycode", "track1", "track2", "trackdata", "pinblock",
+	}
+	numbers = [...]string{"pan", "cardnumber", "cardno", "cardpan", "primaryaccountnumber", "encryptedcardnumber"}
+)
 
 var withoutSigns = strings.NewReplacer("_", "", "-", "", " ", "")
 
 // Field reports whether name, with what it is within (card[cvc], card.number),
 // is that of a field for a card's number or code.
 func Field(name string) bool {
+	code, number := kind(name)
+	return code || number
+}
+
+func kind(name string) (code, number bool) {
 	words := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return strings.ContainsRune("[].:/", r) })
 	if len(words) == 0 {
-		return false
+		return false, false
 	}
 	last := withoutSigns.Replace(words[len(words)-1])
-	for _, known := range names {
-		if last == known {
-			return true
+	if slices.Contains(codes[:], last) {
+		return true, false
+	}
+	return false, slices.Contains(numbers[:], last) ||
+		last == "number" && len(words) > 1 && strings.HasSuffix(withoutSigns.Replace(words[len(words)-2]), "card")
+}
+
+// Told reports whether value, which an answer has in a field of that name, gives
+// a card's code or number away. An answer may well say under such a name how a
+// code was checked (pass, M), and of a number the last digits, or stars.
+func Told(name, value string) bool {
+	code, number := kind(name)
+	if !code && !number || strings.Trim(value, "0123456789 -") != "" {
+		return false
+	}
+	digits := len(value) - strings.Count(value, " ") - strings.Count(value, "-")
+	return code && digits >= 3 || number && digits >= shortest
+}
+
+// mostSigns is how far from the name of a field its value may stand.
+const mostSigns = 8
+
+// MaskFields is Mask for a text in which fields stand in a form that nobody knows:
+// the digits behind the name of a field for a card, with nothing but signs between
+// them, are stars too.
+func MaskFields(text string) string {
+	out := []byte(Mask(text))
+	inName := func(c byte) bool { return isLetter(c) || isDigit(c) || strings.IndexByte("_-.[]", c) >= 0 }
+	for i := 0; i < len(text); i++ {
+		begin := i
+		for i < len(text) && inName(text[i]) {
+			i++
+		}
+		if begin == i || !Field(text[begin:i]) {
+			continue
+		}
+		from := i
+		for from < min(len(text), i+mostSigns) && !isLetter(text[from]) && !isDigit(text[from]) {
+			from++
+		}
+		for ; from < len(text) && isDigit(text[from]); from++ {
+			out[from] = '*'
 		}
 	}
-	return last == "number" && len(words) > 1 && strings.HasSuffix(withoutSigns.Replace(words[len(words)-2]), "card")
+	return string(out)
 }
+
+func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }

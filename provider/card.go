@@ -3,28 +3,31 @@ package provider
 import (
 	"bytes"
 	"encoding/json"
+	"mime/multipart"
 	"net/url"
+	"slices"
+	"strings"
 
+	"zabor"
 	"zabor/card"
 )
 
-// HoldsCard reports whether a card's number or code is in r, in its path or in
-// its body: as a form, as JSON to any depth, or as any other text. What it takes
-// for a number may be none, see package card.
-func (r Request) HoldsCard() bool {
-	_, holds := r.WithoutCard()
-	return holds
-}
-
 // WithoutCard is r, not to be sent, with a card's number masked and its code left
-// out, and whether there was one. What holds none is r itself.
+// out, and whether there was one: in the path, in a header field or in the body, as
+// JSON to any depth, as a form or as the parts of one. What it takes for a number
+// may be none, see package card. A body that nobody can look into (encoded, a
+// file, in another form) counts as one with a card, whatever is masked in it. What
+// holds none is r itself.
 func (r Request) WithoutCard() (Request, bool) {
-	masked := r
-	masked.Path = card.Mask(r.Path)
-	holds := masked.Path != r.Path
-	path, query, _ := bytes.Cut([]byte(r.Path), []byte("?"))
-	if form, found := maskForm(string(query)); found {
-		masked.Path, holds = card.Mask(string(path))+"?"+form, true
+	masked, holds := r, false
+	if path, found := maskPath(r.Path); found {
+		masked.Path, holds = path, true
+	}
+	if header, found := maskHeader(r.Header); found {
+		masked.Header, holds = header, true
+	}
+	if slices.ContainsFunc(r.Header, encodes) {
+		return masked, holds || len(r.Body) > 0
 	}
 	if body, found := maskBody(r.ContentType, r.Body); found {
 		masked.Body, holds = body, true
@@ -32,41 +35,109 @@ func (r Request) WithoutCard() (Request, bool) {
 	return masked, holds
 }
 
-func maskBody(contentType string, body []byte) ([]byte, bool) {
-	if contentType == "application/x-www-form-urlencoded" {
-		form, found := maskForm(string(body))
-		return []byte(form), found
+func maskHeader(fields []zabor.HeaderField) (masked []zabor.HeaderField, found bool) {
+	masked = fields
+	for i, field := range fields {
+		holds := false
+		value := maskText(strings.TrimPrefix(field.Name, "X-"), field.Value, &holds)
+		if holds && !found {
+			masked, found = slices.Clone(fields), true
+		}
+		if holds {
+			masked[i].Value = value
+		}
 	}
-	d := json.NewDecoder(bytes.NewReader(body))
-	d.UseNumber()
-	var document any
-	if d.Decode(&document) == nil && !d.More() {
+	return masked, found
+}
+
+// encodes reports whether the header field says that the body is not as it stands.
+func encodes(field zabor.HeaderField) bool {
+	return field.Name == "Content-Encoding" && !strings.EqualFold(field.Value, "identity")
+}
+
+// maskPath is a path and its query, or a whole address, without a card's data.
+func maskPath(text string) (string, bool) {
+	masked := card.Mask(text)
+	path, query, _ := strings.Cut(text, "?")
+	if form, found, _ := maskForm(query); found {
+		return card.Mask(path) + "?" + form, true
+	}
+	return masked, masked != text
+}
+
+func maskBody(contentType string, body []byte) ([]byte, bool) {
+	if len(body) == 0 {
+		return body, false
+	}
+	// JSON first, whatever its type: libraries send it as a form.
+	if document, err := decodeAnswer(body); err == nil {
 		found := false
 		document = maskValue("", document, &found)
 		if !found {
 			return body, false
 		}
-		out, err := json.Marshal(document)
-		return out, err == nil
+		out, _ := json.Marshal(document) // it was JSON: it cannot fail
+		return out, true
 	}
-	text := card.Mask(string(body))
-	return []byte(text), text != string(body)
+	switch kind, boundary := mediaType(contentType); kind {
+	case formType:
+		if form, found, ok := maskForm(string(body)); ok {
+			return []byte(form), found
+		}
+	case MultipartType:
+		if parts, ok := readParts(boundary, body); ok {
+			return maskParts(parts, boundary, body)
+		}
+	}
+	return []byte(card.MaskFields(string(body))), true
 }
 
-// maskForm is a form, or a query, without a card's data.
-func maskForm(text string) (string, bool) {
+// maskForm is a form, or a query, without a card's data. ok is false where it
+// cannot be read as one.
+func maskForm(text string) (masked string, found, ok bool) {
 	form, err := url.ParseQuery(text)
 	if err != nil {
-		masked := card.Mask(text)
-		return masked, masked != text
+		masked = card.MaskFields(text)
+		return masked, masked != text, false
 	}
-	found := false
 	for name, values := range form {
 		for i, value := range values {
 			values[i] = maskText(name, value, &found)
 		}
 	}
-	return form.Encode(), found
+	if !found {
+		return text, false, true
+	}
+	return form.Encode(), true, true
+}
+
+// maskParts is the body of a form of parts without a card's data. What stands
+// before and behind the parts is nobody's, and looked at too.
+func maskParts(parts []Part, boundary string, body []byte) ([]byte, bool) {
+	found := card.In(string(body))
+	var out bytes.Buffer
+	w := multipart.NewWriter(&out)
+	if err := w.SetBoundary(boundary); err != nil {
+		return []byte(card.MaskFields(string(body))), true
+	}
+	for _, part := range parts {
+		content := string(part.Content)
+		if part.File != "" {
+			content, found = card.MaskFields(content), true
+		} else if kind := part.Type(); kind == "" || strings.HasPrefix(kind, "text/") {
+			content = maskText(part.Name, content, &found)
+		} else {
+			masked, holds := maskBody(kind, part.Content)
+			content, found = string(masked), found || holds
+		}
+		to, _ := w.CreatePart(part.Header) // into memory: it cannot fail, nor what follows
+		_, _ = to.Write([]byte(content))
+	}
+	_ = w.Close()
+	if !found {
+		return body, false
+	}
+	return out.Bytes(), true
 }
 
 // maskValue is v, which stands under name, without a card's data.
@@ -100,4 +171,32 @@ func maskText(name, value string, found *bool) string {
 	}
 	*found = *found || masked != value
 	return masked
+}
+
+// tellsCard reports whether an answer gives a card's number or code away; document
+// is its body, or nil where that is no JSON.
+func tellsCard(body []byte, document any) bool {
+	text := string(body)
+	if document == nil {
+		return card.MaskFields(text) != text
+	}
+	return card.In(text) || told("", document)
+}
+
+func told(name string, v any) bool {
+	switch v := v.(type) {
+	case string:
+		return card.Told(name, v)
+	case json.Number:
+		return card.Told(name, v.String())
+	case []any:
+		return slices.ContainsFunc(v, func(one any) bool { return told(name, one) })
+	case map[string]any:
+		for property, value := range v {
+			if told(name+"."+property, value) {
+				return true
+			}
+		}
+	}
+	return false
 }

@@ -163,7 +163,7 @@ func (p *Provider) judge(a answer, row zabor.Row, preparing bool) zabor.Outcome 
 	if o.RetryAfter = max(retryAfter(a.header, time.Now()), p.later.milliseconds(document)); o.RetryAfter > 0 {
 		o.Reason += ", retry after " + o.RetryAfter.String()
 	}
-	o.Answer = p.keep.of(a)
+	o.Answer = p.keep.of(a, document)
 	return o
 }
 

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"zabor"
-	"zabor/card"
 )
 
 // Keep says how much of an answer is kept in the row, to be given again on a
@@ -42,16 +41,19 @@ func (k Keep) orDefault() Keep {
 }
 
 // of is a as it is kept in the row; the body only where it may be kept whole, but
-// for what is redacted, and where no card number is in it.
-func (k Keep) of(a answer) *zabor.Answer {
+// for what is redacted, and neither it nor a header field where it tells a card's
+// number or code. document is the body as JSON; nil: it is none.
+func (k Keep) of(a answer, document any) *zabor.Answer {
 	kept := &zabor.Answer{Status: a.status}
 	for _, name := range keptHeaders {
 		for _, value := range a.header.Values(name) {
-			kept.Header = append(kept.Header, zabor.HeaderField{Name: name, Value: value})
+			if _, holds := maskPath(value); !holds {
+				kept.Header = append(kept.Header, zabor.HeaderField{Name: name, Value: value})
+			}
 		}
 	}
 	switch {
-	case len(a.body) > k.Body, card.In(string(a.body)):
+	case len(a.body) > k.Body, tellsCard(a.body, document):
 	case len(k.Redact) == 0:
 		kept.Body = a.body
 	default:

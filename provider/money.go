@@ -128,6 +128,26 @@ func (x Exponents) scale(code string) (up, down int64, err error) {
 	return power(want - have), power(have - want), nil
 }
 
+// NamesMoney reports whether a field of a request, as a form names it (a[b]), is
+// where p's answers have amount or currency, or is beneath or above that: at any
+// depth, since an answer may have within an object what the request has plainly.
+func (p Profile) NamesMoney(field string) bool {
+	name := strings.FieldsFunc(field, func(r rune) bool { return r == '[' || r == ']' })
+	for _, text := range []string{p.Amount.Minor, p.Amount.Major, p.Currency} {
+		at, err := parsePointer(text)
+		if err != nil { // there is none
+			continue
+		}
+		for i := range at {
+			n := min(len(name), len(at[i:]))
+			if n > 0 && slices.Equal(name[:n], at[i:][:n]) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 func (x Exponents) validate() error {
 	for _, code := range slices.Sorted(maps.Keys(x)) {
 		if _, ok := Digits(code); !ok {

@@ -112,13 +112,47 @@ func decodeJSON(body []byte) (any, error) {
 // twice has no one meaning (RFC 8259, section 4), and is none.
 func decodeAnswer(body []byte) (any, error) {
 	v, err := decodeJSON(body)
-	if err == nil {
+	if err == nil && properties(v) != colons(body) {
 		err = distinct(body)
 	}
 	if err != nil {
 		return nil, err
 	}
 	return v, nil
+}
+
+// properties is how many properties the objects in v have, to any depth.
+func properties(v any) int {
+	n := 0
+	switch v := v.(type) {
+	case []any:
+		for _, one := range v {
+			n += properties(one)
+		}
+	case map[string]any:
+		n = len(v)
+		for _, one := range v {
+			n += properties(one)
+		}
+	}
+	return n
+}
+
+// colons is how many colons stand in body, which is JSON, outside of its texts:
+// one behind the name of each property.
+func colons(body []byte) int {
+	n, inText := 0, false
+	for i := 0; i < len(body); i++ {
+		switch c := body[i]; {
+		case inText && c == '\\':
+			i++
+		case c == '"':
+			inText = !inText
+		case c == ':' && !inText:
+			n++
+		}
+	}
+	return n
 }
 
 // distinct is an error when an object in body, which is one JSON value, has a

@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"mime"
+	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -18,19 +18,20 @@ import (
 // them.
 
 // Forward sends a request that has no fence, and gives the answer as it comes;
-// the caller closes its body. The profile's own header fields take the place of
-// the request's. A GET or HEAD may share a connection; anything else has one of
-// its own, so that net/http does not send it again by itself. No redirect is
-// followed.
-func (p *Provider) Forward(ctx context.Context, r Request) (*http.Response, error) {
-	client, method := p.forwards, r.Method
-	switch method {
-	case http.MethodHead:
-		client, r.Method = p.lookups, http.MethodGet
-	case http.MethodGet:
+// the caller closes its body. Behind r.Body comes what is in rest, if that is not
+// nil; length is that of both, or below zero where nobody knows. The profile's own
+// header fields take the place of the request's. A GET or HEAD without a body may
+// share a connection; anything else has one of its own, so that net/http does not
+// send it again by itself. No redirect is followed.
+func (p *Provider) Forward(ctx context.Context, r Request, rest io.Reader, length int64) (*http.Response, error) {
+	client := p.forwards
+	if len(r.Body) == 0 && rest == nil && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
 		client = p.lookups
 	}
-	if len(r.Body) > 0 {
+	switch signed := p.credentials().auth.Signature != nil; {
+	case signed && rest != nil:
+		return nil, errors.New("a request that the provider wants signed must come whole")
+	case signed && len(r.Body) > 0:
 		var err error
 		if r, err = p.signed(r); err != nil {
 			return nil, err
@@ -40,7 +41,9 @@ func (p *Provider) Forward(ctx context.Context, r Request) (*http.Response, erro
 	if err != nil {
 		return nil, err
 	}
-	req.Method = method
+	if rest != nil {
+		req.Body, req.ContentLength = io.NopCloser(io.MultiReader(bytes.NewReader(r.Body), rest)), length
+	}
 	resp, err := client.Do(req)
 	if err == nil && resp.StatusCode == http.StatusUnauthorized {
 		p.forgetToken()
@@ -133,6 +136,15 @@ func (p *Provider) KeyHeader() string { return p.key.Header }
 // of whoever made it.
 func (p *Provider) KeyTravels() bool { return p.key.Header != "" || p.key.Field != "" }
 
+// CheckReading is an error where two programs could read r's body as two: JSON of
+// which an object has a property twice.
+func (r Request) CheckReading() error {
+	if _, err := decodeJSON(r.Body); err != nil {
+		return nil
+	}
+	return distinct(r.Body)
+}
+
 // Sets reports whether the profile itself sets the header field of that name, such
 // as one with credentials.
 func (p *Provider) Sets(name string) bool {
@@ -221,8 +233,8 @@ func (p *Provider) Money(r Request) zabor.Money {
 // document is r's body as a JSON document; nil: it is none. Of a form, a[b] is
 // property b of a.
 func (r Request) document() any {
-	kind, _, err := mime.ParseMediaType(r.ContentType)
-	if err != nil {
+	kind, _ := mediaType(r.ContentType)
+	if kind == "" {
 		return nil
 	}
 	if kind != formType {
@@ -257,6 +269,3 @@ func (r Request) document() any {
 	}
 	return document
 }
-
-// formType is the media type of a form.
-const formType = "application/x-www-form-urlencoded"

@@ -70,8 +70,15 @@ func TestKeep(t *testing.T) {
 		{"empty", Keep{}, ``, ``, false},
 		{"redacted", Keep{Redact: []string{"a"}}, `{"a":1}`, `{"a":"[redacted]"}`, false},
 		{"not to be redacted", Keep{Redact: []string{"a"}}, `<a>1</a>`, ``, true},
+		{"a number", Keep{}, `{"a":"4242 4242 4242 4242"}`, ``, true},
+		{"a number of no network", Keep{}, `{"card_number":1234567890123}`, ``, true},
+		{"a code", Keep{}, `{"card":[{"cvc":"735"}]}`, ``, true},
+		{"a code as a number", Keep{}, `{"cvv":735}`, ``, true},
+		{"a code that is not in JSON", Keep{}, `<cvc>735</cvc>`, ``, true},
+		{"what may be told of them", Keep{}, `{"card":{"number":"424242******4242","cvc":"pass"},"pan":"4242"}`, `{"card":{"number":"424242******4242","cvc":"pass"},"pan":"4242"}`, false},
 	} {
-		got := tt.keep.orDefault().of(answer{200, header, []byte(tt.body)})
+		document, _ := decodeAnswer([]byte(tt.body))
+		got := tt.keep.orDefault().of(answer{200, header, []byte(tt.body)}, document)
 		names := ""
 		for _, field := range got.Header {
 			names += field.Name + " "

@@ -168,7 +168,7 @@ func withField(body []byte, name, value string) ([]byte, error) {
 
 // newRequest is r with what the profile adds, except the key.
 func (p *Provider) newRequest(ctx context.Context, r Request) (*http.Request, error) {
-	if err := r.validate(); err != nil {
+	if err := CheckPath(r.Path); err != nil {
 		return nil, err
 	}
 	req, err := http.NewRequestWithContext(ctx, r.Method, p.base.String()+r.Path, nil)

@@ -1,6 +1,8 @@
 package proxy_test
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"database/sql"
 	"errors"
@@ -18,6 +20,7 @@ import (
 	"zabor/provider"
 	"zabor/proxy"
 	"zabor/sandbox"
+	"zabor/step"
 )
 
 // What a call comes to, what its caller is told, and what a repeat is told.
@@ -84,7 +87,7 @@ func TestMalformed(t *testing.T) {
 // The same key with another request is refused, with an alert, whatever differs.
 func TestOtherRequest(t *testing.T) {
 	t.Parallel()
-	d := open(t, settings{options: proxy.Options{Upstreams: map[string]proxy.Upstream{"acquirer": {Volatile: []string{"note", "Shop-Trace", "at"}}}}})
+	d := open(t, settings{options: proxy.Options{Upstreams: map[string]proxy.Upstream{"acquirer": {Volatile: []string{"note", "shop-trace", "at"}}}}})
 	key := fenced("1001", "charge")
 	d.do("POST", "/acquirer/payments?at=1", charge, append(key, "Merchant", "a", "Shop-Trace", "1")...).says(t, 201, "", "settled")
 	for _, tt := range []struct {
@@ -419,8 +422,60 @@ func TestDoneWithoutAnswer(t *testing.T) {
 		t.Parallel()
 		d := open(t, settings{})
 		person(d, zabor.Decline, "")
-		ask(d).says(t, 410, "no-answer", "declined")
+		ask(d).says(t, 402, "declined", "declined")
 		d.posts(0)
+	})
+	t.Run("declined, and its time is over", func(t *testing.T) {
+		t.Parallel()
+		d := open(t, settings{})
+		if err := d.box.Plan(sandbox.Fault{Kind: sandbox.Declined}); err != nil {
+			t.Fatal(err)
+		}
+		ask(d).says(t, 402, "", "declined")
+		if _, _, err := d.store.EndAnswers(t.Context(), 0, zabor.Key{}, 10); err != nil {
+			t.Fatal(err)
+		}
+		ask(d).says(t, 402, "declined", "declined")
+		d.posts(1)
+	})
+	t.Run("pending, and too long to be kept", func(t *testing.T) {
+		t.Parallel()
+		d := open(t, settings{provider: provider.Options{Keep: provider.Keep{Body: 10}}})
+		if err := d.box.Plan(sandbox.Fault{Kind: sandbox.Pending}); err != nil {
+			t.Fatal(err)
+		}
+		ask(d).says(t, 202, "", "pending")
+		if a := ask(d); a.header.Get("Retry-After") == "" {
+			t.Errorf("%s", a)
+		} else {
+			a.says(t, 503, "pending", "pending")
+		}
+		d.posts(1)
+	})
+	// The 202 that says that it is being processed is no answer to what a person has
+	// decided since, also in a row of a version that left it there.
+	t.Run("pending, and declined by a person", func(t *testing.T) {
+		t.Parallel()
+		d := open(t, settings{})
+		if err := d.box.Plan(sandbox.Fault{Kind: sandbox.Pending}); err != nil {
+			t.Fatal(err)
+		}
+		ask(d).says(t, 202, "", "pending")
+		processing := d.row("1001", "charge").Answer
+		person(d, zabor.Decline, "")
+		ask(d).says(t, 402, "declined", "declined")
+		row := d.row("1001", "charge")
+		if processing == nil || row.Answer != nil {
+			t.Errorf("the row had the answer %+v, and has %+v", processing, row.Answer)
+		}
+		next := row
+		next.Claim.Epoch++
+		next.Answer = processing
+		if err := d.store.Swap(t.Context(), row, next, zabor.Write{}); err != nil {
+			t.Fatal(err)
+		}
+		ask(d).says(t, 402, "declined", "declined")
+		d.posts(1)
 	})
 	t.Run("too long to be kept", func(t *testing.T) {
 		t.Parallel()
@@ -492,6 +547,155 @@ func TestACardIsNotKept(t *testing.T) {
 			}
 		}
 	}
+}
+
+// However a card comes: the request that holds it, or may, is not kept, not even
+// while its row is open, and neither is an answer that gives one away.
+func TestACardIsNotKeptInAnyForm(t *testing.T) {
+	t.Parallel()
+	const number, code = "4242424242424242", "73519"
+	told := make(chan string, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, err := io.ReadAll(r.Body); err != nil {
+			t.Error(err)
+		}
+		if r.Method == http.MethodGet {
+			w.WriteHeader(404)
+			return
+		}
+		select {
+		case text := <-told:
+			io.WriteString(w, text)
+		default:
+			w.WriteHeader(202)
+			io.WriteString(w, `{"id":"pay_1","status":"processing"}`)
+		}
+	}))
+	defer server.Close()
+	d := open(t, settings{upstream: server.URL, profile: func(p *provider.Profile) { p.Amount, p.Currency = provider.Amount{}, "" }})
+	var compressed bytes.Buffer
+	z := gzip.NewWriter(&compressed)
+	fmt.Fprintf(z, `{"card":{"number":"%s","cvc":"%s"}}`, number, code)
+	z.Close()
+	const form = "application/x-www-form-urlencoded"
+	for i, tt := range []struct {
+		contentType, body string
+		fields            []string
+	}{
+		{form, "cvc=" + code, nil},
+		{form + ";charset=UTF-8", "amount=1999&cvc=" + code, nil},
+		{form + "; charset=utf-8", "card%5Bnumber%5D=4242+4242+4242+4242&amount=1999", nil},
+		{form, `{"card":{"cvc":"` + code + `"}}`, nil},
+		{form, "a=b;cvc=" + code, nil},
+		{"application/json", `{"cvc":` + code + `}`, nil},
+		{"application/json", `{"amount":1999,"card":[{"number":4242424242424242}]`, nil}, // no JSON
+		{"multipart/form-data; boundary=x", part("x", "amount", "1999") + part("x", "card[cvc]", code) + "--x--\r\n", nil},
+		{"multipart/form-data; boundary=x", part("x", "number", "4242-4242-4242-4242") + "--x--\r\n", nil},
+		{"multipart/form-data; boundary=x", number + "\r\n" + part("x", "amount", "1999") + "--x--\r\n", nil},
+		{"multipart/form-data; boundary=x", part("x", "cvc", code), nil}, // no end
+		{"multipart/form-data", part("x", "cvc", code) + "--x--\r\n", nil},
+		{"multipart/form-data; boundary=x", "--x\r\nContent-Disposition: form-data; name=f; filename=card.txt\r\n\r\nsecret " + code + "\r\n--x--\r\n", nil},
+		{"text/xml", "<card><cvc>" + code + "</cvc></card>", nil},
+		{"text/plain", "security_code: " + code, nil},
+		{"application/json", compressed.String(), []string{"Content-Encoding", "gzip"}},
+		{"application/json", charge, []string{"X-Card-Number", number}},
+		{"application/json", charge, []string{"X-Cvc", code}},
+	} {
+		order := fmt.Sprint(i)
+		a := d.do("POST", "/acquirer/payments", tt.body, append(append(fenced(order, "charge"), "Content-Type", tt.contentType), tt.fields...)...)
+		if a.status != 202 {
+			t.Errorf("%s %q: %s", tt.contentType, tt.body, a)
+			continue
+		}
+		if row := d.row(order, "charge"); row.State != zabor.Pending || row.Request != nil || !row.ReplayUntil.IsZero() {
+			t.Errorf("%s %q: the row keeps %s until %v", tt.contentType, tt.body, row.Request, row.ReplayUntil)
+		}
+	}
+	for i, body := range []string{`{"cvc":"` + code + `"}`, `{"card":{"cvv":` + code + `},"status":"paid"}`, `<cvc>` + code + `</cvc>`, `{"pan":"` + number + `"}`} {
+		told <- body
+		d.do("POST", "/acquirer/payments", charge, fenced(fmt.Sprint("answer-", i), "charge")...)
+	}
+	if text := d.dump("zabor_fences"); strings.Contains(text, number) || strings.Contains(text, code) || strings.Contains(text, "4242 4242") || strings.Contains(text, "4242-4242") {
+		t.Errorf("the table has %s", text)
+	}
+}
+
+func part(boundary, name, value string) string {
+	return fmt.Sprintf("--%s\r\nContent-Disposition: form-data; name=%q\r\n\r\n%s\r\n", boundary, name, value)
+}
+
+// A library makes another boundary for each form of parts, and a deployment brings
+// another library: a repeat is the same request all the same, and another amount is
+// another.
+func TestPartsAndLibraries(t *testing.T) {
+	t.Parallel()
+	box := sandbox.New(sandbox.Options{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost { // the box takes JSON
+			r.Body = io.NopCloser(strings.NewReader(charge))
+			r.ContentLength = int64(len(charge))
+			r.Header.Set("Content-Type", "application/json")
+		}
+		box.ServeHTTP(w, r)
+	}))
+	defer server.Close()
+	d := open(t, settings{upstream: server.URL, options: proxy.Options{Upstreams: map[string]proxy.Upstream{"acquirer": {Volatile: []string{"at"}}}}})
+	ask := func(boundary, library string, parts ...string) answer {
+		t.Helper()
+		body := ""
+		for i := 0; i < len(parts); i += 2 {
+			body += part(boundary, parts[i], parts[i+1])
+		}
+		return d.do("POST", "/acquirer/payments", body+"--"+boundary+"--\r\n", append(fenced("1001", "charge"), "Content-Type", "multipart/form-data; boundary="+boundary, "Adyen-Library-Version", library)...)
+	}
+	first := ask("a1", "1.0", "amount", "1999", "currency", "EUR", "at", "1", "item", "a", "item", "b")
+	first.says(t, 201, "", "settled")
+	again := ask("b2", "1.1", "currency", "EUR", "amount", "1999", "at", "2", "item", "a", "item", "b")
+	if again.says(t, 201, "", "settled"); again.body != first.body || again.header.Get("Zabor-Replayed") != "true" {
+		t.Errorf("%s", again)
+	}
+	for differs, parts := range map[string][]string{
+		"body.amount": {"amount", "2999", "currency", "EUR", "at", "1", "item", "a", "item", "b"},
+		"body.item":   {"amount", "1999", "currency", "EUR", "at", "1", "item", "b", "item", "a"},
+		"body.to":     {"amount", "1999", "currency", "EUR", "at", "1", "item", "a", "item", "b", "to", "me"},
+	} {
+		if a := ask("c3", "1.0", parts...); a.status != 422 || !strings.Contains(a.body, "another "+differs+")") {
+			t.Errorf("%s: %s", differs, a)
+		}
+	}
+	if got := len(box.Charges("1001")); got != 1 {
+		t.Errorf("charges=%d, want 1", got)
+	}
+}
+
+// A row that a version has written which took the library for a part of the request
+// is known by it.
+func TestRowOfAVersionBefore(t *testing.T) {
+	t.Parallel()
+	d := open(t, settings{})
+	ask := func(library, body string) answer {
+		return d.do("POST", "/acquirer/payments", body, append(fenced("1001", "charge"), "Adyen-Library-Version", library)...)
+	}
+	ask("1.0", charge).says(t, 201, "", "settled")
+	row := d.row("1001", "charge")
+	next := row
+	next.Claim.Epoch++
+	request := provider.Request{Method: "POST", Path: "/payments", ContentType: "application/json", Body: []byte(charge), Header: []zabor.HeaderField{{Name: "Adyen-Library-Version", Value: "1.0"}}}
+	next.Message = step.Print("acquirer", "acct", request, nil).Earlier()
+	next.Fingerprint = next.Message
+	if next.Message == row.Message {
+		t.Fatal("the versions do not differ")
+	}
+	if err := d.store.Swap(t.Context(), row, next, zabor.Write{}); err != nil {
+		t.Fatal(err)
+	}
+	ask("1.0", charge).says(t, 201, "", "settled")
+	if d.alerted("other-request") {
+		t.Error("an alert for the same request")
+	}
+	ask("1.1", charge).says(t, 422, "other-request", "settled") // what was another request then
+	ask("1.0", strings.Replace(charge, "1999", "2999", 1)).says(t, 422, "other-request", "settled")
+	d.posts(1)
 }
 
 // dump is all that is in a table.

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"runtime"
 	"strings"
@@ -118,19 +119,12 @@ func TestTooManyCallers(t *testing.T) {
 	const callers = room + 8 // some may find that this test itself has the last place
 	d := open(t, settings{options: proxy.Options{MaxBody: 1 << 30}})
 	before := heap()
-	var open []net.Conn
-	for i := range callers {
-		c, err := net.Dial("tcp", d.addr)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-		open = append(open, c)
-		fmt.Fprintf(c, "POST /acquirer/payments HTTP/1.1\r\nHost: 127.0.0.1\r\nZabor-Order: %d\r\nZabor-Step: charge\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n{", i, 1<<30)
-	}
+	hold, release := d.holders(1 << 30)
+	hold(callers)
 	d.eventually("there is no room", func() bool {
 		a := d.do("POST", "/acquirer/payments", charge, fenced("1001", "charge")...)
 		if a.status == 201 { // not all of them have been read so far
+			hold(8)
 			return false
 		}
 		a.says(t, 503, "busy-proxy", "")
@@ -139,9 +133,7 @@ func TestTooManyCallers(t *testing.T) {
 	if each := (heap() - before) / callers; each > 256<<10 {
 		t.Errorf("each of them holds %d bytes", each)
 	}
-	for _, c := range open {
-		c.Close()
-	}
+	release()
 	d.until(201, "POST", "/acquirer/payments", charge, fenced("1002", "charge")...)
 	for _, order := range []string{"0", "1023"} {
 		d.do("GET", "/fences/"+order+"/charge", "").says(t, 404, "no-row", "")
@@ -178,6 +170,87 @@ func TestOpenCallsAreBounded(t *testing.T) {
 	d.box.Release()
 	wg.Wait()
 	d.posts(int64(calls))
+}
+
+// holders are callers, each of which holds a place: of its body, which has so many
+// bytes, only the first comes. release ends them all.
+func (d *door) holders(size int) (hold func(n int), release func()) {
+	var open []net.Conn
+	release = func() {
+		for _, c := range open {
+			c.Close()
+		}
+	}
+	d.t.Cleanup(release)
+	return func(n int) {
+		d.t.Helper()
+		for range n {
+			c, err := net.Dial("tcp", d.addr)
+			if err != nil {
+				d.t.Fatal(err)
+			}
+			fmt.Fprintf(c, "POST /acquirer/payments HTTP/1.1\r\nHost: 127.0.0.1\r\nZabor-Order: %d\r\nZabor-Step: charge\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n{", len(open), size)
+			open = append(open, c)
+		}
+	}, release
+}
+
+// In observe mode those beyond the bound pass too, without being looked at.
+func TestObserveTooManyCallers(t *testing.T) {
+	t.Parallel()
+	const room = 1024
+	d := open(t, settings{options: proxy.Options{Observe: true}, profile: func(p *provider.Profile) { p.Timeout = time.Minute }})
+	hold, _ := d.holders(1000)
+	hold(room)
+	d.eventually("there is no room", func() bool {
+		a := d.do("POST", "/acquirer/payments", charge)
+		if a.status != 201 {
+			t.Fatalf("%s", a)
+		}
+		hold(8)
+		return a.header.Get("Zabor-Observed") == "unavailable"
+	})
+	d.do("GET", "/acquirer/_stats", "").says(t, 200, "", "")
+}
+
+// An answer that only passes and does not end keeps a stop waiting no longer than a
+// call may take.
+func TestStopCutsWhatPasses(t *testing.T) {
+	t.Parallel()
+	begun := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for i := 0; r.Context().Err() == nil; i++ {
+			io.WriteString(w, "x")
+			http.NewResponseController(w).Flush()
+			if i == 0 {
+				close(begun)
+			}
+			<-tick.C
+		}
+	}))
+	defer server.Close()
+	d := open(t, settings{upstream: server.URL}) // a call may take a second
+	ended := make(chan error, 1)
+	go func() {
+		resp, err := http.Get(d.url + "/acquirer/trickle")
+		if err == nil {
+			_, err = io.Copy(io.Discard, resp.Body)
+			resp.Body.Close()
+		}
+		ended <- err
+	}()
+	<-begun
+	d.stop()
+	select {
+	case <-d.served:
+	case <-time.After(limit):
+		t.Fatal("it has not stopped")
+	}
+	if err := <-ended; err == nil {
+		t.Error("the caller was not told that the answer is not whole")
+	}
 }
 
 // heap is what the process holds in memory, that of tests beside this one included.

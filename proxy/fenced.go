@@ -63,10 +63,10 @@ func (p *Proxy) fenced(w http.ResponseWriter, r *http.Request, up Upstream, k za
 func (p *Proxy) shown(r *http.Request, effect zabor.Effect, call zabor.Call) (zabor.Row, error) {
 	ctx := context.WithoutCancel(r.Context())
 	if p.o.Trace == nil {
-		return p.o.Fence.Do(ctx, effect, call)
+		return p.fence.Load().Do(ctx, effect, call)
 	}
 	ctx, end := p.o.Trace(ctx, r, effect.Key)
-	row, err := p.o.Fence.Do(ctx, effect, p.o.Calling(call))
+	row, err := p.fence.Load().Do(ctx, effect, p.o.Calling(call))
 	end(row, err)
 	return row, err
 }
@@ -93,17 +93,20 @@ func answers(o zabor.Outcome, row zabor.Row, failed *zabor.Error) bool {
 // effect is what request asks for.
 func (p *Proxy) effect(up Upstream, k zabor.Key, request provider.Request) (zabor.Effect, error) {
 	frozen, err := provider.Freeze(request)
+	if err == nil {
+		err = request.CheckReading()
+	}
 	if err != nil {
 		return zabor.Effect{}, refuse(400, "%s", visible(err.Error()))
 	}
 	// The whole request is what tells this one from another: there is no message
 	// that it was made of.
-	print, fields := step.Print(up.Name(), up.Account, request, up.Volatile)
+	print := step.Print(up.Name(), up.Account, request, up.Volatile)
 	e := zabor.Effect{
 		Key: k, Provider: up.Name(), Account: up.Account, Amount: up.Money(request),
-		Message: print, Fingerprint: print, Fields: fields,
+		Message: print.Fingerprint, Fingerprint: print.Fingerprint, Fields: print.Fields, Earlier: print.Earlier,
 		Freeze:  func(zabor.ProviderKeys, string) ([]byte, error) { return frozen, nil },
-		Unkept:  request.HoldsCard(),
+		Unkept:  print.Unkept,
 		Timeout: up.Timeout(), Attempts: p.o.Attempts,
 		AbsentAfter: up.AbsentAfter(), HoldAfter: max(p.o.HoldAfter, up.HoldAfter()), PendingFor: max(p.o.PendingFor, up.PendingFor()),
 		MissingRow: zabor.Captured,
@@ -115,21 +118,17 @@ func (p *Proxy) effect(up Upstream, k zabor.Key, request provider.Request) (zabo
 }
 
 // repeat answers for a row that was done before: with the answer that was stored,
-// with the object of its reference as the provider has it now, or with the
-// reference alone.
+// or with what the row says. An answer that is older than the state is none where
+// something else than an answer decided: the 202 of a payment that was declined in
+// the end would read as a success.
 func (p *Proxy) repeat(w http.ResponseWriter, r *http.Request, up Upstream, row zabor.Row, err error) {
-	stored := storedReply(row.Answer)
-	late := row.Basis != zabor.ByCall && row.Basis != zabor.ByReplay // the answer, where there is one, is older than the state
-	if row.State == zabor.Settled && (stored == nil || late) && row.AnswerEnded == 0 && row.Sealed == nil && row.Provider == up.Name() {
-		object, getErr := up.Object(context.WithoutCancel(r.Context()), row)
-		switch {
-		case getErr == nil:
-			p.relay(w, *object, row, true)
-			return
-		case stored == nil && !errors.Is(getErr, provider.ErrNoObject):
-			p.refuse(w, problem{status: 503, kind: "answer-away", key: row.Key, row: row, wait: doubtWait,
-				text: fmt.Sprintf("%s is done, its answer is not here, and the provider could not be asked for it: %v", row.Key, getErr)})
-			return
+	var stored *provider.Reply
+	switch row.Basis {
+	case zabor.ByCall, zabor.ByReplay, zabor.ByForm:
+		stored = storedReply(row.Answer)
+	default:
+		if !row.State.Closed() {
+			stored = storedReply(row.Answer)
 		}
 	}
 	switch {
@@ -137,17 +136,43 @@ func (p *Proxy) repeat(w http.ResponseWriter, r *http.Request, up Upstream, row 
 		p.relay(w, *stored, row, true)
 	case err != nil: // the request's form was refused before it was sent
 		p.refuse(w, problemOf(row.Key, err, nil))
+	case row.State == zabor.Settled:
+		p.settled(w, r, up, row)
+	case row.State == zabor.Declined:
+		p.refuse(w, problem{status: 402, kind: "declined", key: row.Key, row: row, text: withoutAnswer(row)})
 	default:
-		why := "its answer never was here, or was too long to be kept"
-		switch {
-		case row.AnswerEnded != 0:
-			why = fmt.Sprintf("its answer, with status %d, was erased when its time was over", row.AnswerEnded)
-		case row.Sealed != nil:
-			why = "its answer is here and cannot be read: " + row.Sealed.Why
-		}
-		p.refuse(w, problem{status: 410, kind: "no-answer", key: row.Key, row: row,
-			text: fmt.Sprintf("%s is %s; %s; nothing was sent now", row.Key, row.State, why)})
+		p.refuse(w, problem{status: 503, kind: "pending", key: row.Key, row: row, wait: doubtWait, text: withoutAnswer(row)})
 	}
+}
+
+// settled answers for a settled row that has no answer of its own: with the object
+// of its reference as the provider has it now, or with the reference alone.
+func (p *Proxy) settled(w http.ResponseWriter, r *http.Request, up Upstream, row zabor.Row) {
+	if row.AnswerEnded == 0 && row.Sealed == nil && row.Provider == up.Name() {
+		object, err := up.Object(context.WithoutCancel(r.Context()), row)
+		switch {
+		case err == nil:
+			p.relay(w, *object, row, true)
+			return
+		case !errors.Is(err, provider.ErrNoObject):
+			p.refuse(w, problem{status: 503, kind: "answer-away", key: row.Key, row: row, wait: doubtWait,
+				text: fmt.Sprintf("%s is done, its answer is not here, and the provider could not be asked for it: %v", row.Key, err)})
+			return
+		}
+	}
+	p.refuse(w, problem{status: 410, kind: "no-answer", key: row.Key, row: row, text: withoutAnswer(row)})
+}
+
+// withoutAnswer says what row is, and why its answer is not given.
+func withoutAnswer(row zabor.Row) string {
+	why := "its answer never was here, or may not be kept"
+	switch {
+	case row.AnswerEnded != 0:
+		why = fmt.Sprintf("its answer, with status %d, was erased when its time was over", row.AnswerEnded)
+	case row.Sealed != nil:
+		why = "its answer is here and cannot be read: " + row.Sealed.Why
+	}
+	return fmt.Sprintf("%s is %s; %s; nothing was sent now", row.Key, row.State, why)
 }
 
 // storedReply is an answer as it was kept; nil: there is none, or not its body.
@@ -194,7 +219,7 @@ var hopByHop = [...]string{
 func (p *Proxy) unfetched(ctx context.Context, row zabor.Row) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTime)
 	defer cancel()
-	err := p.o.Fence.Store.Note(ctx, row.Key, zabor.Note{Epoch: row.Claim.Epoch, Kind: Unfetched, Text: "the caller was gone when the answer came; it waits for a repeat"})
+	err := p.fence.Load().Store.Note(ctx, row.Key, zabor.Note{Epoch: row.Claim.Epoch, Kind: Unfetched, Text: "the caller was gone when the answer came; it waits for a repeat"})
 	if err != nil {
 		p.o.Log.Warn("cannot note that an answer was not fetched", "key", row.Key.String(), "order", row.Order, "step", row.Step, "error", err)
 	}

@@ -52,7 +52,11 @@ func (p *Proxy) serveFence(w http.ResponseWriter, r *http.Request, rest string) 
 	if err != nil {
 		return err
 	}
-	row, err := p.o.Fence.Store.Load(r.Context(), k)
+	fence := p.fence.Load()
+	if fence == nil {
+		return errors.New("the fence's database was not there so far")
+	}
+	row, err := fence.Store.Load(r.Context(), k)
 	if errors.Is(err, zabor.ErrNoRow) {
 		p.refuse(w, problem{status: 404, kind: "no-row", key: k, text: k.String() + " has no row: nothing was ever called for it through this fence"})
 		return nil

@@ -8,6 +8,8 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -27,10 +29,12 @@ func (c bytesConn) Read(p []byte) (int, error) { return c.Reader.Read(p) }
 // where one is meant; and what stands behind it is a request of its own.
 func FuzzGuard(f *testing.F) {
 	const good = "POST /a/b HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc"
+	const chunked = "POST /a/b HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
 	for _, seed := range []string{
 		good, good + good, "GET /a HTTP/1.0\r\nHost: h\r\n\r\n", strings.Replace(good, "\r\n\r\n", "\r\nTransfer-Encoding: chunked\r\n\r\n", 1),
 		strings.Replace(good, ": 3", ": 3, 3", 1), strings.Replace(good, "Host: h", "Host: h\r\n folded", 1), strings.ReplaceAll(good, "\r\n", "\n"),
 		strings.Replace(good, "Host", "Host ", 1), "\r\n" + good, strings.Replace(good, "Content-Length: 3", "Content-Length: 3\r\nContent-Length: 3", 1),
+		chunked + "3\r\nabc\r\n0\r\n\r\n" + good, chunked + "3\r\nabc\r\n1;x=1\r\nd\r\n0\r\n\r\n", chunked + "3\r\nabc\r\n0\r\nA: b\r\n\r\n", chunked + "3\nabc\n0\n\n",
 		strings.Replace(good, "/a/b", "http://x/a", 1), strings.Replace(good, "/a/b", "//x/a", 1), "GET /a HTTP/1.1\r\nHost: h\r\nConnection: x\r\n\r\n",
 	} {
 		f.Add([]byte(seed))
@@ -55,8 +59,20 @@ func FuzzGuard(f *testing.F) {
 			}
 			head := rest[:bytes.Index(rest, []byte("\r\n\r\n"))+4]
 			line, _, _ := bytes.Cut(head, []byte("\r\n"))
-			if !bytes.Contains(line, []byte(" "+r.RequestURI+" ")) || !strings.HasPrefix(r.RequestURI, "/") || len(r.TransferEncoding) > 0 || r.URL.Host != "" {
+			if !bytes.Contains(line, []byte(" "+r.RequestURI+" ")) || !strings.HasPrefix(r.RequestURI, "/") || r.URL.Host != "" {
 				t.Fatalf("%q was read as %+v", sent, r)
+			}
+			if len(r.TransferEncoding) > 0 {
+				want, size, whole := unchunked(rest[len(head):])
+				body, err := io.ReadAll(r.Body)
+				if (err == nil) != whole || whole && (!bytes.Equal(body, want) || r.ContentLength != -1 || len(r.Trailer) > 0) {
+					t.Fatalf("%q: the body %q, %v, and want %q", sent, body, err, want)
+				}
+				if err != nil {
+					return
+				}
+				rest = rest[len(head)+size:]
+				continue
 			}
 			lengths := 0
 			for field := range bytes.SplitSeq(head, []byte("\n")) {
@@ -75,6 +91,28 @@ func FuzzGuard(f *testing.F) {
 		}
 	})
 }
+
+// unchunked is a body of chunks in the one form that every program reads alike, and
+// the bytes that it takes.
+func unchunked(text []byte) (body []byte, size int, ok bool) {
+	for rest := text; ; {
+		m := chunkLine.FindSubmatch(rest)
+		if m == nil {
+			return nil, 0, false
+		}
+		n, err := strconv.ParseUint(string(m[1]), 16, 32)
+		rest = rest[len(m[0]):]
+		if err != nil || uint64(len(rest)) < n+2 || string(rest[n:n+2]) != "\r\n" {
+			return nil, 0, false
+		}
+		body, rest = append(body, rest[:n]...), rest[n+2:]
+		if n == 0 {
+			return body, len(text) - len(rest), true
+		}
+	}
+}
+
+var chunkLine = regexp.MustCompile("^([0-9a-fA-F]{1,8})\r\n")
 
 // Whatever the target: what is taken stays below the provider's address, and is
 // asked for as it came.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -38,27 +39,46 @@ func (g guarded) Accept() (net.Conn, error) {
 // before; nothing is read after that.
 type guard struct {
 	net.Conn
-	in      *bufio.Reader
-	head    []byte // as far as it was read: a read may time out in the midst of it
-	line    int    // where its last line begins
-	out     []byte // to be handed out before anything more is read
-	body    int64  // bytes of the present request's body that were not handed out yet
-	refused bool
+	in    *bufio.Reader
+	head  []byte  // as far as it was read, or a chunk's line: a read may time out in the midst of it
+	line  int     // where its last line begins
+	out   []byte  // to be handed out before anything more is read
+	body  int64   // bytes of the present request's body, or of a chunk of it, that were not handed out yet
+	next  awaited // what follows these
+	ended error   // what every further read is answered with; nil: go on
 }
+
+// awaited is what a guard reads next where no body is.
+type awaited uint8
+
+const (
+	aHead    awaited = iota
+	aSize            // of a chunk
+	chunkEnd         // the empty line behind a chunk's bytes
+	bodyEnd          // the empty line behind the last size, which is 0: no trailer is taken
+)
+
+// maxSize is the longest line of a chunk's size, in bytes: eight digits.
+const maxSize = len("ffffffff\r\n")
 
 func (g *guard) Read(p []byte) (int, error) {
 	for len(g.out) == 0 {
+		var err error
 		switch {
-		case g.refused:
-			return 0, io.EOF
+		case g.ended != nil:
+			return 0, g.ended
 		case len(p) == 0:
 			return 0, nil
 		case g.body > 0:
 			n, err := g.in.Read(p[:min(int64(len(p)), g.body)])
 			g.body -= int64(n)
 			return n, err
+		case g.next == aHead:
+			err = g.readHead()
+		default:
+			err = g.readChunk()
 		}
-		if err := g.readHead(); err != nil {
+		if err != nil {
 			return 0, err
 		}
 	}
@@ -93,11 +113,53 @@ func (g *guard) readHead() error {
 		return nil
 	}
 	g.out, g.head, g.line, g.body = g.head, nil, 0, length
+	if length == inChunks {
+		g.body, g.next = 0, aSize
+	}
 	return nil
 }
 
+// readChunk reads the line of a chunk's size, or the empty one behind its bytes.
+// A size is digits alone: programs disagree about extensions, blanks and the ends
+// of lines. Behind a wrong one nothing is read, for nobody knows where the body
+// ends.
+func (g *guard) readChunk() error {
+	part, err := g.in.ReadSlice('\n')
+	g.head = append(g.head, part...)
+	if len(g.head) > maxSize {
+		return g.end()
+	}
+	if err != nil {
+		return err
+	}
+	text, whole := bytes.CutSuffix(g.head, []byte("\r\n"))
+	switch {
+	case !whole, g.next != aSize && len(text) > 0:
+		return g.end()
+	case g.next == chunkEnd:
+		g.next = aSize
+	case g.next == bodyEnd:
+		g.next = aHead
+	default:
+		size, err := strconv.ParseUint(string(text), 16, 32)
+		if err != nil {
+			return g.end()
+		}
+		if g.body, g.next = int64(size), chunkEnd; size == 0 {
+			g.next = bodyEnd
+		}
+	}
+	g.out, g.head = g.head, nil
+	return nil
+}
+
+func (g *guard) end() error {
+	g.ended = errors.New("a chunk of the body is not as it should be")
+	return g.ended
+}
+
 func (g *guard) refuse(why *refusal) {
-	g.refused = true
+	g.ended = io.EOF
 	g.out = fmt.Appendf(nil, "POST / HTTP/1.1\r\nHost: refused\r\n%s: %d %s\r\nConnection: close\r\nContent-Length: 0\r\n\r\n", refusedHeader, why.status, why.text)
 }
 
@@ -126,6 +188,9 @@ func refuse(status int, format string, args ...any) *refusal {
 	return &refusal{status, fmt.Sprintf(format, args...)}
 }
 
+// inChunks is the length of a body that comes in chunks.
+const inChunks = -1
+
 // checkHead reads the head of a request, with the empty line at its end, and
 // returns the length of the body that follows.
 func checkHead(head []byte) (length int64, why *refusal) {
@@ -140,7 +205,7 @@ func checkHead(head []byte) (length int64, why *refusal) {
 	if len(lines)-1 > maxFields {
 		return 0, refuse(431, "more than %d header fields", maxFields)
 	}
-	hosts, lengths, encodings := 0, 0, 0
+	hosts, lengths, encodings, chunked := 0, 0, 0, false
 	for _, line := range lines[1:] {
 		name, value, why := checkField(line)
 		if why != nil {
@@ -158,12 +223,18 @@ func checkHead(head []byte) (length int64, why *refusal) {
 			length = n
 		case "transfer-encoding":
 			encodings++
+			chunked = strings.EqualFold(value, "chunked") && bytes.HasSuffix(lines[0], []byte("/1.1"))
 		case "connection":
-			if strings.EqualFold(value, "close") || strings.EqualFold(value, "keep-alive") {
-				continue
+			for option := range strings.SplitSeq(strings.ToLower(value), ",") {
+				if !slices.Contains(connections[:], strings.Trim(option, " \t")) {
+					return 0, refuse(400, "Connection may only say close or keep-alive: what else it names would be taken out on the way")
+				}
 			}
-			return 0, refuse(400, "Connection may only say close or keep-alive: what else it names would be taken out on the way")
-		case "upgrade", "trailer", "proxy-connection", strings.ToLower(refusedHeader):
+		case "upgrade":
+			if value != "h2c" { // an offer, which is not taken up: Java's own client makes it with every request
+				return 0, refuse(400, "the header field upgrade is not taken")
+			}
+		case "trailer", "proxy-connection", strings.ToLower(refusedHeader):
 			return 0, refuse(400, "the header field %s is not taken", name)
 		}
 	}
@@ -174,11 +245,17 @@ func checkHead(head []byte) (length int64, why *refusal) {
 		return 0, refuse(400, "Content-Length is there more than once")
 	case encodings > 0 && lengths > 0:
 		return 0, refuse(400, "both Transfer-Encoding and Content-Length")
-	case encodings > 0:
-		return 0, refuse(411, "Transfer-Encoding is not taken; send the body with its Content-Length")
+	case encodings > 1 || encodings == 1 && !chunked:
+		return 0, refuse(411, "of Transfer-Encoding only chunked is taken, in HTTP/1.1; send the body with its Content-Length")
+	case chunked:
+		return inChunks, nil
 	}
 	return length, nil
 }
+
+// connections are what Connection may name: none of it goes on, and all of it is
+// the connection's own.
+var connections = [...]string{"close", "keep-alive", "te", "upgrade", "http2-settings"}
 
 func checkRequestLine(line string) *refusal {
 	parts := strings.Split(line, " ")

@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"zabor"
-	"zabor/provider"
 )
 
 // verdict is what a fence would have done with a request that passed.
@@ -25,7 +26,7 @@ const (
 	wouldPause
 	unavailable // the fence cannot be written
 	withoutKey
-	wronglyNamed // a key that a fence would refuse
+	wronglyAsked // a form, or a key, that a fence would refuse
 )
 
 // verdicts are the values of Zabor-Observed.
@@ -36,15 +37,46 @@ func (v verdict) String() string { return verdicts[v] }
 // captureTime is how long an observed request waits for the fence.
 const captureTime = time.Second
 
-// observe lets a request pass as it is, under its caller's own idempotency key,
-// and records what a fence would have made of it. Neither a row nor a database
-// that is away stops it. What is recorded can be decided by an answer and by a
-// person only: a look-up by our key would not find it, and it is never replayed.
-func (p *Proxy) observe(w http.ResponseWriter, r *http.Request, up Upstream, t target, body []byte, k zabor.Key, request provider.Request) error {
-	effect, err := p.effect(up, k, request)
-	if err != nil {
-		return p.misnamed(w, r, up, t, body, err)
+// observe lets a request pass as it is, whatever a fence would say of it. room is
+// false where there is none to hold its body in memory.
+func (p *Proxy) observe(w http.ResponseWriter, r *http.Request, up Upstream, t target, room bool) error {
+	if harmless(r.Method) && r.ContentLength == 0 {
+		return p.pass(w, r, up, t, nil, nil)
 	}
+	if !room {
+		p.count(w, unavailable)
+		return p.pass(w, r, up, t, nil, r.Body)
+	}
+	body, whole, err := p.readBody(w, r)
+	switch {
+	case err != nil:
+		return err
+	case !whole:
+		return p.stopped(w, r, up, t, body, r.Body, p.tooLong())
+	case harmless(r.Method):
+		return p.stopped(w, r, up, t, body, nil, refuse(400, "a %s with a body is not taken", r.Method))
+	}
+	request, k, named, err := p.asked(r, up, t, body)
+	if err == nil && !named {
+		p.count(w, withoutKey)
+		return p.pass(w, r, up, t, body, nil)
+	}
+	var effect zabor.Effect
+	if err == nil {
+		effect, err = p.effect(up, k, request)
+	}
+	if err != nil {
+		return p.stopped(w, r, up, t, body, nil, err)
+	}
+	return p.record(w, r, up, t, body, effect)
+}
+
+// record lets a request pass under its caller's own idempotency key, and records
+// what a fence would have made of it. Neither a row nor a database that is away
+// stops it. What is recorded can be decided by an answer and by a person only: a
+// look-up by our key would not find it, and it is never replayed.
+func (p *Proxy) record(w http.ResponseWriter, r *http.Request, up Upstream, t target, body []byte, effect zabor.Effect) error {
+	k := effect.Key
 	effect.AbsentAfter, effect.ReplayFor = 0, 0
 
 	type decision struct {
@@ -53,10 +85,15 @@ func (p *Proxy) observe(w http.ResponseWriter, r *http.Request, up Upstream, t t
 	}
 	decided, ended := make(chan decision, 1), make(chan zabor.Outcome, 1)
 	p.calls.Go(func() {
+		fence := p.fence.Load()
+		if fence == nil {
+			decided <- decision{verdict: unavailable}
+			return
+		}
 		ctx, cancel := detached(r.Context(), captureTime)
 		defer cancel()
 		called := false
-		row, err := p.o.Fence.Do(ctx, effect, func(ctx context.Context, row zabor.Row) zabor.Outcome {
+		row, err := fence.Do(ctx, effect, func(ctx context.Context, row zabor.Row) zabor.Outcome {
 			called = true
 			decided <- decision{wouldCall, row}
 			select {
@@ -77,7 +114,7 @@ func (p *Proxy) observe(w http.ResponseWriter, r *http.Request, up Upstream, t t
 	defer cancel()
 	o := zabor.Outcome{Reason: "observed: no whole answer came"}
 	defer func() { ended <- o }()
-	resp, err := up.Forward(ctx, passed(r, up, t, body))
+	resp, err := up.Forward(ctx, passed(r, up, t, body), nil, 0)
 	if err != nil {
 		if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
 			o = zabor.Outcome{Verdict: zabor.Unsent, Reason: "observed: no connection"}
@@ -98,12 +135,13 @@ func (p *Proxy) observe(w http.ResponseWriter, r *http.Request, up Upstream, t t
 	return nil
 }
 
-// misnamed lets a request pass that a fence would refuse for what it says of its
-// key.
-func (p *Proxy) misnamed(w http.ResponseWriter, r *http.Request, up Upstream, t target, body []byte, why error) error {
-	p.count(w, wronglyNamed)
-	p.o.Log.Warn("observed: a fence would have refused this request", "method", r.Method, "path", visible(t.path), "why", why.Error())
-	return p.pass(w, r, up, t, body)
+// stopped lets a request pass that a fence would refuse for its form, or for what
+// it says of its key. Queries hold secrets: the log has none.
+func (p *Proxy) stopped(w http.ResponseWriter, r *http.Request, up Upstream, t target, body []byte, rest io.Reader, why error) error {
+	p.count(w, wronglyAsked)
+	path, _, _ := strings.Cut(t.path, "?")
+	p.o.Log.Warn("observed: a fence would have refused this request", "method", r.Method, "path", visible(path), "why", why.Error())
+	return p.pass(w, r, up, t, body, rest)
 }
 
 // verdictOf is what a fence says that did not call.

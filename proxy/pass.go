@@ -14,11 +14,12 @@ import (
 )
 
 // pass sends a request that has no fence and gives back what comes, as it comes.
-func (p *Proxy) pass(w http.ResponseWriter, r *http.Request, up Upstream, t target, body []byte) error {
-	resp, err := up.Forward(r.Context(), passed(r, up, t, body))
+// rest is what of its body is not in body yet; nil: nothing.
+func (p *Proxy) pass(w http.ResponseWriter, r *http.Request, up Upstream, t target, body []byte, rest io.Reader) error {
+	resp, err := up.Forward(r.Context(), passed(r, up, t, body), rest, r.ContentLength)
 	if err != nil {
 		text := "it was not reached, or gave no answer"
-		if body != nil {
+		if !harmless(r.Method) {
 			text = "no answer came, and it is not known whether the request was executed: it has no fence"
 		}
 		p.refuse(w, problem{status: 502, kind: "no-answer", text: fmt.Sprintf("%s: %s: %s", up.Name(), text, visible(err.Error()))})

@@ -8,7 +8,9 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"fmt"
 	"io"
+	"log/slog"
 	"math/big"
 	"net"
 	"net/http"
@@ -97,7 +99,7 @@ func TestHeaders(t *testing.T) {
 	}))
 	defer server.Close()
 	d := open(t, settings{upstream: server.URL, profile: func(p *provider.Profile) { p.Headers = provider.Headers{"Authorization": "Bearer real"} }})
-	fields := append(fenced("1001", "charge"), "Authorization", "Bearer fake", "Cookie", "c=d", "Stripe-Account", "acct_1", "Idempotency-Key", "mine",
+	fields := append(fenced("1001", "charge"), "Authorization", "Bearer fake", "X-Api-Key", "fake", "Merchant-Secret", "fake", "Cookie", "c=d", "Stripe-Account", "acct_1", "Idempotency-Key", "mine",
 		"X-Request-Id", "new each time", "Traceparent", "00-1", "X-Forwarded-For", "1.2.3.4", "Expect", "100-continue")
 	first := d.do("POST", "/acquirer/a", charge, fields...)
 	if first.says(t, 200, "", "settled"); first.header.Get("X-Rate") != "9" || first.header.Get("Alt-Svc") != "" {
@@ -112,7 +114,7 @@ func TestHeaders(t *testing.T) {
 		h := seen[what]
 		want := map[string]string{
 			"Authorization": "Bearer real", "Stripe-Account": "acct_1", "Idempotency-Key": key,
-			"Cookie": "", "Zabor-Order": "", "X-Request-Id": "", "Traceparent": "", "X-Forwarded-For": "", "Accept-Encoding": "",
+			"X-Api-Key": "", "Merchant-Secret": "", "Cookie": "", "Zabor-Order": "", "X-Request-Id": "", "Traceparent": "", "X-Forwarded-For": "", "Accept-Encoding": "",
 		}
 		for name, value := range want {
 			if got := h.Get(name); got != value {
@@ -133,7 +135,10 @@ func TestKeyInTheBody(t *testing.T) {
 		io.WriteString(w, `{"id":"pay_1","status":"paid","amount":1999,"currency":"EUR"}`)
 	}))
 	defer server.Close()
-	d := open(t, settings{upstream: server.URL, profile: func(p *provider.Profile) { p.Key = provider.Key{Field: "idempotency_key"} }})
+	d := open(t, settings{
+		upstream: server.URL, profile: func(p *provider.Profile) { p.Key = provider.Key{Field: "idempotency_key"} },
+		options: proxy.Options{Unfenced: []string{"DELETE /acquirer/cards/*"}},
+	})
 	for i, key := range []string{"random-1", "random-2"} {
 		a := d.do("POST", "/acquirer/a", `{ "x" : "a,b" , "idempotency_key":"`+key+`","amount":1999,"currency":"EUR" }`, fenced("1001", "charge")...)
 		if a.says(t, 200, "", "settled"); (a.header.Get("Zabor-Replayed") == "true") != (i > 0) {
@@ -142,6 +147,16 @@ func TestKeyInTheBody(t *testing.T) {
 	}
 	d.do("POST", "/acquirer/a", `{"idempotency_key":"zabor:1001:charge","x" : "a,b","amount":1999,"currency":"EUR" }`).says(t, 200, "", "settled")
 	d.do("POST", "/acquirer/a", `{"idempotency_key":"random","amount":1999,"currency":"EUR"}`).says(t, 400, "invalid", "")
+	// Where no key is wanted none is looked for.
+	for _, body := range []string{"", "a=b", `[1]`} {
+		d.do("DELETE", "/acquirer/cards/1", body).says(t, 200, "", "")
+		d.do("DELETE", "/acquirer/cards/1", body, fenced("1001", "delete")...).says(t, 400, "invalid", "")
+		d.do("POST", "/acquirer/a", body).says(t, 400, "invalid", "")
+	}
+	if len(bodies) != 4 {
+		t.Fatalf("bodies %q", bodies)
+	}
+	bodies = bodies[:1]
 	want := `{"idempotency_key":"` + d.row("1001", "charge").ProviderKey + `","x" : "a,b","amount":1999,"currency":"EUR"}`
 	if len(bodies) != 1 || bodies[0] != want {
 		t.Errorf("bodies %q, want %q", bodies, want)
@@ -219,6 +234,77 @@ func TestObserve(t *testing.T) {
 			t.Errorf("%s=%d, want %d", would, got, n)
 		}
 	}
+}
+
+// Observed, whatever a fence would refuse for its form passes as it came, and the
+// log has nothing of its query.
+func TestObserveWhatAFenceRefuses(t *testing.T) {
+	t.Parallel()
+	type got struct{ method, target, contentType, key, body string }
+	seen := make(chan got, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		seen <- got{r.Method, r.RequestURI, r.Header.Get("Content-Type"), strings.Join(r.Header.Values("Idempotency-Key"), ","), string(body)}
+		io.WriteString(w, `{"id":"pay_1"}`)
+	}))
+	defer server.Close()
+	var log bytes.Buffer
+	d := open(t, settings{upstream: server.URL, options: proxy.Options{Observe: true, Log: slog.New(slog.NewTextHandler(&log, nil))}})
+	long := `{"a":"` + strings.Repeat("x", 200<<10) + `"}`
+	request := func(method, target, more, body string) string {
+		return fmt.Sprintf("%s /acquirer%s HTTP/1.1\r\nHost: 127.0.0.1\r\nZabor-Order: 1\r\nZabor-Step: charge\r\n%s\r\n%s", method, target, more, body)
+	}
+	length := func(body string) string { return fmt.Sprintf("Content-Length: %d\r\n", len(body)) }
+	const typed = "Content-Type: application/json\r\n"
+	for name, tt := range map[string]struct {
+		request string
+		want    got
+	}{
+		"a long body":               {request("POST", "/a", typed+length(long), long), got{"POST", "/a", "application/json", "", long}},
+		"a long body in chunks":     {request("POST", "/a", typed+"Transfer-Encoding: chunked\r\n", fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(long), long)), got{"POST", "/a", "application/json", "", long}},
+		"a body without a type":     {request("POST", "/a", length(charge), charge), got{"POST", "/a", "", "", charge}},
+		"a look with a body":        {request("GET", "/a?secret=s3cret", typed+length(charge), charge), got{"GET", "/a?secret=s3cret", "application/json", "", charge}},
+		"the key twice":             {request("POST", "/a", typed+"Idempotency-Key: a\r\nIdempotency-Key: b\r\n"+length(charge), charge), got{"POST", "/a", "application/json", "a,b", charge}},
+		"an amount twice":           {request("POST", "/a", typed+length(`{"a":1,"a":2}`), `{"a":1,"a":2}`), got{"POST", "/a", "application/json", "", `{"a":1,"a":2}`}},
+		"a key that cannot be read": {request("POST", "/a?secret=s3cret", typed+"Zabor-Scope: %\r\n"+length(charge), charge), got{"POST", "/a?secret=s3cret", "application/json", "", charge}},
+	} {
+		status, body := d.raw(tt.request)
+		if status != 200 || body != `{"id":"pay_1"}` {
+			t.Errorf("%s: %d %s", name, status, body)
+			continue
+		}
+		if got := <-seen; got != tt.want {
+			t.Errorf("%s: the provider got %.300v, want %.300v", name, got, tt.want)
+		}
+	}
+	if n := d.proxy.Observed()["invalid"]; n != 7 {
+		t.Errorf("%d are counted as invalid, want 7", n)
+	}
+	if text := log.String(); strings.Contains(text, "s3cret") || strings.Count(text, "a fence would have refused") != 7 {
+		t.Errorf("the log has %s", text)
+	}
+}
+
+// Observed, a fence that is not there yet, and too many requests, stop nothing.
+func TestObserveWithoutAFence(t *testing.T) {
+	t.Parallel()
+	d := open(t, settings{options: proxy.Options{Observe: true}, noFence: true})
+	ask := func(would string) {
+		t.Helper()
+		a := d.do("POST", "/acquirer/payments", charge, fenced("1001", "charge")...)
+		if got := a.header.Get("Zabor-Observed"); got != would || a.status != 201 {
+			t.Errorf("%s, want 201, %s", a, would)
+		}
+	}
+	ask("unavailable")
+	d.do("GET", "/fences/1001/charge", "").says(t, 503, "not-now", "")
+	d.proxy.Attach(d.fence)
+	ask("call")
+	d.eventually("the row is settled", func() bool { return d.row("1001", "charge").State == zabor.Settled })
+	ask("replay")
 }
 
 // Beyond loopback callers can be known by their certificate alone.

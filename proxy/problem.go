@@ -26,7 +26,7 @@ type problem struct {
 }
 
 var titles = map[int]string{
-	400: "The request cannot be fenced as it is", 401: "Who asks?", 403: "Not allowed", 409: "Another call for this key is under way",
+	400: "The request cannot be fenced as it is", 401: "Who asks?", 402: "Declined", 403: "Not allowed", 409: "Another call for this key is under way",
 	404: "No such row", 410: "Done, and the answer is not here", 411: "A length is needed", 413: "Too large", 422: "The same key with another request",
 	423: "Held for a person", 431: "The head is too large", 502: "The provider was not reached", 503: "Not now",
 }
@@ -37,6 +37,8 @@ var kinds = map[int]string{401: "token", 403: "not-allowed", 411: "length", 413:
 func (p *Proxy) refuse(w http.ResponseWriter, x problem) {
 	document := map[string]any{
 		"type": "urn:zabor:" + x.kind, "title": titles[x.status], "status": x.status, "detail": x.text,
+		// Without it Stripe's libraries throw away status and header fields.
+		"error": map[string]string{"type": "zabor", "code": x.kind, "message": x.text},
 	}
 	if x.key.Order != "" {
 		document["scope"], document["order"], document["step"] = x.key.Scope, x.key.Order, x.key.Step

@@ -33,7 +33,7 @@ type Upstream struct {
 
 // Options are what a Proxy is made of.
 type Options struct {
-	Fence     *zabor.Fence
+	Fence     *zabor.Fence        // nil, for one that observes: [Proxy.Attach] comes later
 	Upstreams map[string]Upstream // by the provider's name
 	Scope     string              // the installation's; in every key
 
@@ -76,6 +76,7 @@ type Options struct {
 // is too lenient with. It may be used concurrently.
 type Proxy struct {
 	o        Options
+	fence    atomic.Pointer[zabor.Fence]
 	allow    []pattern
 	unfenced []pattern
 	token    [sha256.Size]byte
@@ -99,6 +100,7 @@ const (
 // New makes a proxy. The error says which pattern is wrong.
 func New(o Options) (*Proxy, error) {
 	p := &Proxy{o: o, token: sha256.Sum256([]byte(o.Token)), open: make(chan struct{}, maxOpen)}
+	p.fence.Store(o.Fence)
 	for _, list := range []struct {
 		name  string
 		texts []string
@@ -118,21 +120,30 @@ func New(o Options) (*Proxy, error) {
 	return p, nil
 }
 
+// Attach gives an observing proxy that was made without a fence the one to record
+// in, from now on. It may be called once.
+func (p *Proxy) Attach(f *zabor.Fence) { p.fence.Store(f) }
+
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	room := true
 	select {
 	case p.open <- struct{}{}:
 		defer func() { <-p.open }()
 	default:
-		p.refuse(w, problem{status: 503, kind: "busy-proxy", text: fmt.Sprintf("%d requests are under way; nothing was sent", maxOpen), wait: time.Second})
-		return
+		room = false
 	}
-	if err := p.serve(w, r); err != nil {
+	if err := p.serve(w, r, room); err != nil {
 		p.refuseFor(w, err)
 	}
 }
 
-// serve answers r, or says why it is not taken.
-func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) error {
+// serve answers r, or says why it is not taken. room is false where as many
+// requests are under way as may be.
+func (p *Proxy) serve(w http.ResponseWriter, r *http.Request, room bool) error {
+	if !room && !p.o.Observe {
+		p.refuse(w, problem{status: 503, kind: "busy-proxy", text: fmt.Sprintf("%d requests are under way; nothing was sent", maxOpen), wait: time.Second})
+		return nil
+	}
 	if err := p.admit(r); err != nil {
 		return err
 	}
@@ -144,57 +155,71 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	up, ok := p.o.Upstreams[t.provider]
-	if !ok {
+	switch {
+	case !ok:
 		return refuse(403, "no provider %q is configured", visible(t.provider))
-	}
-	if matches := func(one pattern) bool { return one.matches(r.Method, t) }; len(p.allow) > 0 && !slices.ContainsFunc(p.allow, matches) {
+	case len(p.allow) > 0 && !listed(p.allow, r, t):
 		return refuse(403, "%s %s is not among what the configuration allows (proxy.allow)", r.Method, visible(t.path))
-	}
-	switch r.Method {
-	case http.MethodGet, http.MethodHead:
-		if r.ContentLength != 0 {
-			return refuse(400, "a %s with a body is not taken", r.Method)
-		}
-		return p.pass(w, r, up, t, nil)
-	case http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
-	default:
+	case !harmless(r.Method) && !slices.Contains(effective[:], r.Method):
 		return refuse(400, "the method %s is not taken", visible(r.Method))
+	case p.o.Observe:
+		return p.observe(w, r, up, t, room)
+	case harmless(r.Method) && r.ContentLength != 0:
+		return refuse(400, "a %s with a body is not taken", r.Method)
+	case harmless(r.Method):
+		return p.pass(w, r, up, t, nil, nil)
+	case r.ContentLength > int64(p.o.MaxBody):
+		return p.tooLong()
 	}
-	body, err := p.readBody(w, r)
+	body, whole, err := p.readBody(w, r)
 	if err != nil {
 		return err
 	}
-	request := provider.Request{Method: r.Method, Path: t.path, ContentType: r.Header.Get("Content-Type"), Body: body, Header: forwarded(r.Header, up)}
-	if len(body) > 0 && request.ContentType == "" {
-		return refuse(400, "a body without Content-Type")
+	if !whole {
+		return p.tooLong()
 	}
-	request, incoming, err := up.TakeKey(request)
-	if err != nil {
-		return refuse(400, "%s", visible(err.Error()))
-	}
-	if up.KeyHeader() != "" {
-		if values := r.Header.Values(up.KeyHeader()); len(values) > 1 {
-			return refuse(400, "%s is there more than once", up.KeyHeader())
-		}
-		incoming = r.Header.Get(up.KeyHeader())
-	}
-	k, ok, err := p.keyOf(r.Header, incoming)
+	request, k, named, err := p.asked(r, up, t, body)
 	switch {
-	case err != nil && p.o.Observe:
-		return p.misnamed(w, r, up, t, body, err)
 	case err != nil:
 		return err
-	case ok && p.o.Observe:
-		return p.observe(w, r, up, t, body, k, request)
-	case ok:
+	case named:
 		return p.fenced(w, r, up, k, request)
-	case p.o.Observe:
-		p.count(w, withoutKey)
-		return p.pass(w, r, up, t, body)
-	case slices.ContainsFunc(p.unfenced, func(one pattern) bool { return one.matches(r.Method, t) }):
-		return p.pass(w, r, up, t, body)
+	case listed(p.unfenced, r, t):
+		return p.pass(w, r, up, t, body, nil)
 	}
 	return refuse(400, "neither Zabor-Order and Zabor-Step nor an idempotency key zabor:ORDER:STEP name what this is for; list the path under proxy.unfenced if it may happen twice")
+}
+
+// effective are the methods that may have an effect.
+var effective = [...]string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
+
+// harmless reports whether a request of that method needs no fence.
+func harmless(method string) bool { return method == http.MethodGet || method == http.MethodHead }
+
+func listed(list []pattern, r *http.Request, t target) bool {
+	return slices.ContainsFunc(list, func(one pattern) bool { return one.matches(r.Method, t) })
+}
+
+// asked is what r asks for, and the key that it names for it; named is false
+// where it names none. The error says why it cannot be fenced.
+func (p *Proxy) asked(r *http.Request, up Upstream, t target, body []byte) (request provider.Request, k zabor.Key, named bool, err error) {
+	request = provider.Request{Method: r.Method, Path: t.path, ContentType: r.Header.Get("Content-Type"), Body: body, Header: forwarded(r.Header, up)}
+	request, incoming, keyErr := up.TakeKey(request)
+	if name := up.KeyHeader(); name != "" {
+		if values := r.Header.Values(name); len(values) > 1 {
+			return request, k, false, refuse(400, "%s is there more than once", name)
+		}
+		incoming = r.Header.Get(name)
+	}
+	k, named, err = p.keyOf(r.Header, incoming)
+	switch {
+	case err != nil || !named && listed(p.unfenced, r, t): // no key is wanted
+	case keyErr != nil:
+		err = refuse(400, "%s", visible(keyErr.Error()))
+	case len(body) > 0 && request.ContentType == "":
+		err = refuse(400, "a body without Content-Type")
+	}
+	return request, k, named, err
 }
 
 // admit checks who asks, and that no browser was led here.
@@ -210,6 +235,11 @@ func (p *Proxy) admit(r *http.Request) error {
 	if p.o.Token != "" && !p.knows(r) {
 		return refuse(401, "the token is missing or wrong: send it as the bearer token, as the password of Basic, or in %s", tokenHeader)
 	}
+	for _, name := range overrides {
+		if len(r.Header[name]) > 0 {
+			return refuse(400, "%s may make another request of it than the one that is judged here: it is not taken", name)
+		}
+	}
 	if len(r.Header["Origin"]) > 0 || r.Header.Get("Sec-Fetch-Site") != "" {
 		return refuse(403, "a browser may not ask here (Origin)")
 	}
@@ -217,6 +247,12 @@ func (p *Proxy) admit(r *http.Request) error {
 		return refuse(403, "Host %q: without a token only an address or localhost is taken", visible(r.Host))
 	}
 	return nil
+}
+
+// overrides are header fields in which servers look for another method or path
+// than that of the request.
+var overrides = [...]string{
+	"X-Http-Method", "X-Http-Method-Override", "X-Method-Override", "X-Original-Method", "X-Original-Uri", "X-Original-Url", "X-Override-Url", "X-Rewrite-Url",
 }
 
 // knows reports whether r brings the token. It takes the same time whatever r
@@ -245,28 +281,26 @@ func plainHost(host string) bool {
 	return strings.EqualFold(host, "localhost") || net.ParseIP(host) != nil
 }
 
-// readBody reads the whole body: nothing is captured for a request that is not
-// there.
-func (p *Proxy) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	if r.ContentLength > int64(p.o.MaxBody) {
-		return nil, refuse(413, "the body has %d bytes, and at most %d are taken (proxy.max_body)", r.ContentLength, p.o.MaxBody)
-	}
-	if r.ContentLength < 0 {
-		return nil, refuse(411, "send the body with its Content-Length")
-	}
+// readBody reads the body up to the longest that is taken: nothing is captured for
+// a request that is not there. whole is false where there is more of it.
+func (p *Proxy) readBody(w http.ResponseWriter, r *http.Request) (body []byte, whole bool, err error) {
 	c := http.NewResponseController(w)
 	if err := c.SetReadDeadline(time.Now().Add(bodyTime)); err != nil && !errors.Is(err, http.ErrNotSupported) {
-		return nil, err
+		return nil, false, err
 	}
 	// It grows as it comes: a length that was only announced costs no memory.
-	body, err := io.ReadAll(io.LimitReader(r.Body, r.ContentLength))
-	if err != nil || int64(len(body)) < r.ContentLength {
-		return nil, refuse(400, "the body did not come whole within %s", bodyTime)
+	most := int64(p.o.MaxBody) + 1
+	if body, err = io.ReadAll(io.LimitReader(r.Body, most)); err != nil || int64(len(body)) < min(r.ContentLength, most) {
+		return nil, false, refuse(400, "the body did not come whole within %s", bodyTime)
 	}
 	if err := c.SetReadDeadline(time.Time{}); err != nil && !errors.Is(err, http.ErrNotSupported) {
-		return nil, err
+		return nil, false, err
 	}
-	return body, nil
+	return body, int64(len(body)) < most, nil
+}
+
+func (p *Proxy) tooLong() *refusal {
+	return refuse(413, "the body has more than the %d bytes that are taken (proxy.max_body)", p.o.MaxBody)
 }
 
 // keyOf is the key that a request names; ok is false where it names none.
@@ -313,12 +347,13 @@ func sortedNames(h http.Header) []string {
 
 func goesOn(name string) bool {
 	return !slices.Contains(notForwarded[:], name) &&
+		!slices.ContainsFunc(credentials[:], func(suffix string) bool { return strings.HasSuffix(strings.ToLower(name), suffix) }) &&
 		!slices.ContainsFunc(notForwardedPrefixes[:], func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
 
 // notForwarded are header fields that do not go on to a provider.
 var notForwarded = [...]string{
-	"Accept-Encoding", "Authorization", "Connection", "Content-Length", "Cookie", "Date", "Dnt", "Expect", "Forwarded", "From", "Host", "Keep-Alive",
+	"Accept-Encoding", "Authorization", "Connection", "Content-Length", "Cookie", "Date", "Dnt", "Expect", "Forwarded", "From", "Host", "Http2-Settings", "Keep-Alive",
 	"Origin", "Pragma", "Cache-Control", "Referer", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Upgrade-Insecure-Requests", "Via", "X-Real-Ip",
 	// keys of libraries, new with each attempt; the profile's own is replaced
 	"Idempotency-Key", "Idempotence-Key", "X-Idempotency-Key", "Paypal-Request-Id", "X-Request-Id", "X-Correlation-Id", "X-Payout-Idempotency", "Cko-Idempotency-Key",
@@ -326,5 +361,8 @@ var notForwarded = [...]string{
 	"Traceparent", "Tracestate", "Baggage", "B3", "Sentry-Trace", "Uber-Trace-Id", "X-Cloud-Trace-Context", "Newrelic",
 	"X-Stripe-Client-User-Agent", "X-Stripe-Client-Telemetry",
 }
+
+// credentials end the names of header fields by which callers show who they are.
+var credentials = [...]string{"api-key", "apikey", "auth-token", "access-token", "session-token", "secret", "secret-key", "password"}
 
 var notForwardedPrefixes = [...]string{"Zabor-", "Proxy-", "Sec-", "X-Forwarded-", "X-B3-", "X-Datadog-", "X-Amzn-"}

@@ -37,6 +37,8 @@ type door struct {
 	proxy    *proxy.Proxy
 	url      string
 	addr     string
+	stop     func()
+	served   chan struct{} // closed when it takes callers no more
 
 	mu     sync.Mutex
 	alerts []zabor.Alert
@@ -49,6 +51,7 @@ type settings struct {
 	box      sandbox.Options
 	store    func(zabor.Store) zabor.Store
 	journal  bool
+	noFence  bool   // the proxy is made without one
 	upstream string // address of the provider; empty: a sandbox
 }
 
@@ -97,7 +100,12 @@ func open(t testing.TB, s settings) *door {
 	if o.MaxBody == 0 {
 		o.MaxBody = 64 << 10
 	}
-	o.Log = d.log()
+	if s.noFence {
+		o.Fence = nil
+	}
+	if o.Log == nil {
+		o.Log = d.log()
+	}
 	o.Show = func(r zabor.Row) any { return map[string]any{"state": r.State, "reference": r.Reference} }
 	if d.proxy, err = proxy.New(o); err != nil {
 		t.Fatal(err)
@@ -109,13 +117,17 @@ func open(t testing.TB, s settings) *door {
 	d.addr = l.Addr().String()
 	d.url = "http://" + d.addr
 	ctx, cancel := context.WithCancel(context.Background())
-	served := make(chan error, 1)
-	go func() { served <- d.proxy.Serve(ctx, l, nil) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-served; err != nil {
+	d.stop = cancel
+	d.served = make(chan struct{})
+	go func() {
+		defer close(d.served)
+		if err := d.proxy.Serve(ctx, l, nil); err != nil {
 			t.Errorf("Serve: %v", err)
 		}
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-d.served
 	})
 	return d
 }
@@ -150,11 +162,11 @@ func (d *door) try(method, path, body string, fields ...string) (answer, error) 
 	if err != nil {
 		return answer{}, err
 	}
-	if body != "" {
-		r.Header.Set("Content-Type", "application/json")
-	}
 	for i := 0; i+1 < len(fields); i += 2 {
 		r.Header.Add(fields[i], fields[i+1])
+	}
+	if body != "" && r.Header.Get("Content-Type") == "" {
+		r.Header.Set("Content-Type", "application/json")
 	}
 	resp, err := http.DefaultTransport.RoundTrip(r)
 	if err != nil {

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"hash"
 	"maps"
 	"math/big"
 	"mime"
@@ -23,22 +22,22 @@ import (
 
 // A digest is SHA-256 over length-prefixed parts: no two different lists of
 // parts give the same input.
-type digest struct{ hash.Hash }
+type digest struct{ input []byte }
 
-func newDigest(version string) digest {
-	d := digest{sha256.New()}
+func newDigest(version string) *digest {
+	d := &digest{make([]byte, 0, 256)}
 	d.part(version)
 	return d
 }
 
-func (d digest) part(s string) {
-	var n [8]byte
-	binary.BigEndian.PutUint64(n[:], uint64(len(s)))
-	d.Write(n[:])
-	d.Write([]byte(s))
+func (d *digest) part(s string) {
+	d.input = append(binary.BigEndian.AppendUint64(d.input, uint64(len(s))), s...)
 }
 
-func (d digest) sum() string { return hex.EncodeToString(d.Sum(nil)) }
+func (d *digest) sum() string {
+	sum := sha256.Sum256(d.input)
+	return hex.EncodeToString(sum[:])
+}
 
 // canonical is the digest of one value.
 func canonical(v any) string {
@@ -146,7 +145,7 @@ func (s *Step) requestParts(e zabor.Effect, vars provider.Vars, row map[string]a
 			return nil, false, refuse("step %s: prepare: %w", s.spec.Name, err)
 		}
 		r, unkept = r.WithoutCard()
-		addRequest("prepare.", r, s.volatile, add)
+		addRequest("prepare.", r, s.isVolatile, add)
 		vars.Prepared = preparedPlaceholder
 	}
 	r, err := s.request.Render(vars)
@@ -154,68 +153,131 @@ func (s *Step) requestParts(e zabor.Effect, vars provider.Vars, row map[string]a
 		return nil, false, refuse("step %s: request: %w", s.spec.Name, err)
 	}
 	r, holds := r.WithoutCard()
-	addRequest("", r, s.volatile, add)
+	addRequest("", r, s.isVolatile, add)
 	for _, column := range slices.Sorted(maps.Keys(row)) {
 		add("load."+column, row[column])
 	}
 	return parts, unkept || holds, nil
 }
 
-// Print is the fingerprint of a request that comes whole from outside, and the
-// fields that it is made of, as in [zabor.Effect]: where it goes and all that is
-// sent. Volatile are what may differ in two requests that are the same: top-level
-// fields of a body or a query, and header fields, by their names.
-func Print(providerName, account string, r provider.Request, volatile []string) (fingerprint, named string) {
-	var parts []part
-	add := func(name string, v any) { parts = append(parts, part{name, canonical(v)}) }
-	may := map[string]bool{}
-	for _, name := range volatile {
-		may[name] = true
+func (s *Step) isVolatile(name string) bool { return s.volatile[name] }
+
+// Printed is what tells a request that comes whole from outside from another under
+// the same key, as in [zabor.Effect].
+type Printed struct {
+	Fingerprint string
+	Fields      string
+	Earlier     func() string
+	Unkept      bool
+}
+
+// Print is what tells r from another: where it goes and all that is sent, but for
+// the fields by which a library names itself. Volatile are what may differ in two
+// requests that are the same: top-level fields of a body or a query, by their
+// names, and header fields, in any case.
+func Print(providerName, account string, r provider.Request, volatile []string) Printed {
+	r, unkept := r.WithoutCard() // as in requestParts
+	to := printing{providerName, account, volatile}
+	parts := to.parts(r, false)
+	return Printed{
+		Fingerprint: sum(proxied, parts), Fields: fields(parts), Unkept: unkept,
+		Earlier: func() string { return sum(proxied, to.parts(r, true)) },
 	}
-	add("provider", providerName)
-	add("account", account)
-	r, _ = r.WithoutCard() // as in requestParts
-	addRequest("", r, may, add)
+}
+
+const proxied = "zabor proxied 1"
+
+type printing struct {
+	provider, account string
+	volatile          []string
+}
+
+// parts are the parts of the fingerprint of r. Before there was a first release a
+// library's own name counted, and a form of parts was one text with its boundary:
+// rows of that time are known by it.
+func (p printing) parts(r provider.Request, earlier bool) []part {
+	parts := make([]part, 0, 16)
+	add := func(name string, v any) { parts = append(parts, part{name, canonical(v)}) }
+	add("provider", p.provider)
+	add("account", p.account)
+	may := func(name string) bool { return slices.Contains(p.volatile, name) }
+	form, ok := r.Parts()
+	if ok && !earlier {
+		addPath("", r, provider.MultipartType, may, add)
+		addParts(form, may, add)
+	} else {
+		addRequest("", r, may, add)
+	}
 	for _, field := range r.Header {
-		if !may[field.Name] {
+		if slices.ContainsFunc(p.volatile, func(name string) bool { return strings.EqualFold(name, field.Name) }) {
+			continue
+		}
+		if earlier || !slices.Contains(libraries[:], field.Name) {
 			add("header."+field.Name, field.Value)
 		}
 	}
-	return sum("zabor proxied 1", parts), fields(parts)
+	return parts
+}
+
+// libraries are the header fields in which a library says what it is, its version
+// and the host it runs on: other ones after a deployment. (User-Agent is a
+// profile's own, and Stripe's field for it never goes on.)
+var libraries = [...]string{
+	"Adyen-Library-Name", "Adyen-Library-Version", "Gocardless-Client-Library", "Gocardless-Client-Version", "X-Mollie-Client-Info",
+}
+
+// addParts adds the fields of a form that is made of parts, each with all of its
+// values in their order, and without the boundary, which is another each time.
+func addParts(form []provider.Part, volatile func(name string) bool, add func(name string, v any)) {
+	values := map[string][]string{}
+	for _, one := range form {
+		values[one.Name] = append(values[one.Name], one.File, one.Type(), string(one.Content))
+	}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		if !volatile(name) {
+			add("body."+name, fmt.Sprintf("%q", values[name]))
+		}
+	}
 }
 
 // addRequest adds the parts of r but those that are volatile. They are taken from
 // what is sent, not from what it was made of.
-func addRequest(prefix string, r provider.Request, volatile map[string]bool, add func(name string, v any)) {
-	path, query, _ := strings.Cut(r.Path, "?")
-	add(prefix+"method", r.Method)
-	add(prefix+"path", path)
-	add(prefix+"type", r.ContentType)
-	addForm := func(where, text string) {
-		form, err := url.ParseQuery(text)
-		if err != nil { // a literal that only the provider understands
-			add(prefix+where, text)
-			return
-		}
-		for _, name := range slices.Sorted(maps.Keys(form)) {
-			if !volatile[name] {
-				add(prefix+where+"."+name, fmt.Sprintf("%q", form[name]))
-			}
-		}
-	}
-	addForm("query", query)
+func addRequest(prefix string, r provider.Request, volatile func(name string) bool, add func(name string, v any)) {
+	addPath(prefix, r, r.ContentType, volatile, add)
 	var document map[string]json.RawMessage
 	switch {
 	case mediaType(r.ContentType) == "application/x-www-form-urlencoded":
-		addForm("body", string(r.Body))
+		addForm(prefix+"body", string(r.Body), volatile, add)
 	case json.Unmarshal(r.Body, &document) == nil:
 		for _, name := range slices.Sorted(maps.Keys(document)) {
-			if !volatile[name] {
+			if !volatile(name) {
 				add(prefix+"body."+name, string(document[name]))
 			}
 		}
 	default:
 		add(prefix+"body", string(r.Body))
+	}
+}
+
+// addPath adds where r goes, and the type of its body.
+func addPath(prefix string, r provider.Request, contentType string, volatile func(name string) bool, add func(name string, v any)) {
+	path, query, _ := strings.Cut(r.Path, "?")
+	add(prefix+"method", r.Method)
+	add(prefix+"path", path)
+	add(prefix+"type", contentType)
+	addForm(prefix+"query", query, volatile, add)
+}
+
+func addForm(where, text string, volatile func(name string) bool, add func(name string, v any)) {
+	form, err := url.ParseQuery(text)
+	if err != nil { // a literal that only the provider understands
+		add(where, text)
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(form)) {
+		if !volatile(name) {
+			add(where+"."+name, fmt.Sprintf("%q", form[name]))
+		}
 	}
 }
 
@@ -261,7 +323,7 @@ func fields(lists ...[]part) string {
 //
 // Null, true and false are no texts, and a list is no object. Of a card's number
 // the first six digits and the last four count, of its code nothing.
-func (d digest) value(v any) {
+func (d *digest) value(v any) {
 	switch v := v.(type) {
 	case nil:
 		d.part("null")

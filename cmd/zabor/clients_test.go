@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"zabor"
 	"zabor/internal/servers"
 	"zabor/sandbox"
 )
@@ -41,10 +42,11 @@ func charge(ctx context.Context, zabor, order string, cents int) (payment string
 		return "", err // this says nothing about the charge: ask again
 	}
 	defer resp.Body.Close()
-	switch resp.StatusCode {
-	case http.StatusOK, http.StatusCreated, http.StatusGone: // 410: done, and only the reference is left
-		return resp.Header.Get("Zabor-Reference"), nil
-	case http.StatusPaymentRequired:
+	answered := resp.StatusCode/100 == 2 || resp.StatusCode == http.StatusGone // 410: paid, and only the reference is left
+	switch {
+	case answered && resp.Header.Get("Zabor-State") == "settled":
+		return url.PathUnescape(resp.Header.Get("Zabor-Reference"))
+	case resp.StatusCode == http.StatusPaymentRequired:
 		return "", errDeclined
 	}
 	problem, _ := io.ReadAll(io.LimitReader(resp.Body, 4096))
@@ -94,6 +96,7 @@ func TestStripeExample(t *testing.T) {
 type client struct {
 	name         string
 	on5xx, on4xx string // what is thrown
+	on202        string
 	need         func(testing.TB)
 	// charge gives a list as JSON: the payment's id and whatever else, "declined",
 	// or what was thrown and the status.
@@ -116,15 +119,15 @@ func script(program string, args ...string) func(zabor, order string, cents int)
 
 func clients() []client {
 	php := func(name, on5xx, on4xx string) client {
-		return client{"php " + name, on5xx, on4xx, needPHPClients, script("php", "testdata/php/charge.php", name)}
+		return client{"php " + name, on5xx, on4xx, "RuntimeException", needPHPClients, script("php", "testdata/php/charge.php", name)}
 	}
 	return []client{
 		php("laravel_http", `Illuminate\Http\Client\RequestException`, `Illuminate\Http\Client\RequestException`),
 		php("guzzle", `GuzzleHttp\Exception\ServerException`, `GuzzleHttp\Exception\ClientException`),
 		php("symfony", `Symfony\Component\HttpClient\Exception\ServerException`, `Symfony\Component\HttpClient\Exception\ClientException`),
 		php("curl", "RuntimeException", "RuntimeException"),
-		{"node", "Error", "Error", func(t testing.TB) { servers.Need(t, "node", "nodejs") }, script("node", "testdata/node/charge.mjs")},
-		{"go", "error", "error", func(testing.TB) {}, func(zabor, order string, cents int) (string, error) {
+		{"node", "Error", "Error", "Error", func(t testing.TB) { servers.Need(t, "node", "nodejs") }, script("node", "testdata/node/charge.mjs")},
+		{"go", "error", "error", "error", func(testing.TB) {}, func(zabor, order string, cents int) (string, error) {
 			payment, err := charge(context.Background(), zabor, order, cents)
 			result, status := []any{payment}, 0
 			switch {
@@ -190,6 +193,19 @@ func TestClients(t *testing.T) {
 				if got := run(c.name+"-no", 1999); got[0] != "declined" {
 					t.Errorf("got %v, want it declined", got)
 				}
+			}
+			plan(c.name+"-later", sandbox.Pending)
+			is(run(c.name+"-later", 1999), c.on202, 202)
+
+			// When the stored answers are erased, a yes stays a yes and a no a no.
+			if _, _, err := s.store.EndAnswers(t.Context(), 0, zabor.Key{}, 1000); err != nil {
+				t.Fatal(err)
+			}
+			if late := run(order, 1999); late[0] != first[0] {
+				t.Errorf("without the stored answer %v, want %v", late, first)
+			}
+			if got := run(c.name+"-no", 1999); got[0] != "declined" {
+				t.Errorf("without the stored answer %v, want it declined", got)
 			}
 			plan(c.name+"-doubt", sandbox.ActClose)
 			is(run(c.name+"-doubt", 1999), c.on5xx, 503)

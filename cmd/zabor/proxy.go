@@ -10,10 +10,12 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"time"
 
 	"zabor"
 	"zabor/internal/config"
 	"zabor/proxy"
+	"zabor/sqlstore"
 	"zabor/step"
 	"zabor/worker"
 )
@@ -63,8 +65,17 @@ func (p *program) serveAll(choose func(*config.Config) error, kind, stopMoment s
 		return err
 	}
 	defer endAlerts()
+	stopping := context.AfterFunc(p.ctx, func() { p.log.Info("stopping: what is under way is finished", "seconds_at_most", secondsToStop(file)) })
+	defer stopping()
+	// The doors are closed first; what is in doubt is decided until they are.
+	ctx, cancel := context.WithCancel(p.ctx)
+	defer cancel()
 	core, err := p.newCore(file, store)
-	if err != nil {
+	var open *openProxy
+	if away(err) && len(file.Queues) == 0 && file.Proxy != nil && file.Proxy.Observe {
+		open, core, err = p.observeWithout(ctx, cancel, file, store, err)
+	}
+	if err != nil || core == nil {
 		return err
 	}
 	defer core.close(p)
@@ -87,37 +98,26 @@ func (p *program) serveAll(choose func(*config.Config) error, kind, stopMoment s
 			return err
 		}
 	}
-	if err := p.recover(core.fence); err != nil {
-		return err
-	}
-	var listener net.Listener
-	var secure *tls.Config
-	if door != nil {
-		if secure, err = proxyTLS(file); err != nil {
+	if open == nil {
+		if err := p.recover(core.fence); err != nil {
 			return err
 		}
-		if listener, err = net.Listen("tcp", file.Proxy.Listen); err != nil {
-			return usage(fmt.Errorf("%s: proxy.listen: %w", file.Path, err), "write an address that is free on this host")
-		}
-		defer listener.Close()
-		if secure == nil && !loopback(listener.Addr()) {
-			p.log.Warn("the proxy's token and the requests go over the network unencrypted; write tls: under proxy:, or put it behind something that speaks TLS", "listen", file.Proxy.Listen)
+		if door != nil {
+			if open, err = p.openProxy(ctx, cancel, door, file); err != nil {
+				return err
+			}
 		}
 	}
-	stopping := context.AfterFunc(p.ctx, func() { p.log.Info("stopping: what is under way is finished", "seconds_at_most", secondsToStop(file)) })
-	defer stopping()
+	defer open.close(cancel)
 
-	// The doors are closed first; what is in doubt is decided until they are.
-	ctx, cancel := context.WithCancel(p.ctx)
-	defer cancel()
 	behind, end := context.WithCancel(context.WithoutCancel(p.ctx))
+	defer end()
 	var queues []worker.Queue
 	if w != nil {
 		queues = w.Queues
 	}
 	served, err := p.serveMetrics(behind, core, queues)
 	if err != nil {
-		end()
 		return err
 	}
 	lanes := 0
@@ -128,11 +128,10 @@ func (p *program) serveAll(choose func(*config.Config) error, kind, stopMoment s
 	pages := func() error { return nil }
 	if file.Dashboard != nil {
 		if pages, err = p.serveDashboard(behind, &office{program: p, file: file, store: store, fence: core.fence, queues: list}); err != nil {
-			end()
 			return err
 		}
 	}
-	var doors, wg sync.WaitGroup
+	var wg sync.WaitGroup
 	wg.Go(served)
 	wg.Go(func() {
 		if err := pages(); err != nil {
@@ -141,29 +140,114 @@ func (p *program) serveAll(choose func(*config.Config) error, kind, stopMoment s
 	})
 	wg.Go(func() { p.resolve(behind, core) })
 	if w != nil {
-		doors.Go(func() { p.work(ctx, w, list) })
 		p.log.Info("started", "lanes", w.Lanes, "seconds_to_stop", secondsToStop(file))
+		p.work(ctx, w, list)
 	}
-	var failed error
-	if door != nil {
-		doors.Go(func() {
-			defer cancel() // one door that fails closes the others
-			if failed = door.Serve(ctx, listener, secure); failed != nil {
-				failed = fmt.Errorf("proxy: %w", failed)
-			}
-		})
-		p.log.Info("the proxy listens", "address", listener.Addr().String(), "observe", file.Proxy.Observe, "seconds_to_stop", secondsToStop(file))
-		if file.Proxy.Observe {
-			p.log.Warn("observe: everything passes, and nothing is fenced")
-		}
-	}
-	doors.Wait()
+	failed := open.wait()
 	end()
 	wg.Wait()
-	if door != nil && file.Proxy.Observe {
-		p.log.Info("observed", "counts", door.Observed())
-	}
 	return failed
+}
+
+// openProxy is a proxy that takes callers.
+type openProxy struct {
+	*proxy.Proxy
+	ended func() error // waits for it
+}
+
+// openProxy lets door take callers until ctx ends; done is called when it takes
+// none any more, for whatever reason.
+func (p *program) openProxy(ctx context.Context, done func(), door *proxy.Proxy, file *config.Config) (*openProxy, error) {
+	secure, err := proxyTLS(file)
+	if err != nil {
+		return nil, err
+	}
+	listener, err := net.Listen("tcp", file.Proxy.Listen)
+	if err != nil {
+		return nil, usage(fmt.Errorf("%s: proxy.listen: %w", file.Path, err), "write an address that is free on this host")
+	}
+	if secure == nil && !loopback(listener.Addr()) {
+		p.log.Warn("the proxy's token and the requests go over the network unencrypted; write tls: under proxy:, or put it behind something that speaks TLS", "listen", file.Proxy.Listen)
+	}
+	failed := make(chan error, 1)
+	go func() {
+		defer done() // one door that fails closes the others
+		err := door.Serve(ctx, listener, secure)
+		if err != nil {
+			err = fmt.Errorf("proxy: %w", err)
+		}
+		if file.Proxy.Observe {
+			p.log.Info("observed", "counts", door.Observed())
+		}
+		failed <- err
+	}()
+	p.log.Info("the proxy listens", "address", listener.Addr().String(), "observe", file.Proxy.Observe, "seconds_to_stop", secondsToStop(file))
+	if file.Proxy.Observe {
+		p.log.Warn("observe: everything passes, and nothing is fenced")
+	}
+	return &openProxy{door, sync.OnceValue(func() error { return <-failed })}, nil
+}
+
+// wait waits until o takes no callers any more, and says why it failed. There may
+// be none.
+func (o *openProxy) wait() error {
+	if o == nil {
+		return nil
+	}
+	return o.ended()
+}
+
+// close waits likewise, once cancel has ended it.
+func (o *openProxy) close(cancel func()) {
+	cancel()
+	_ = o.wait()
+}
+
+// observeWithout lets everything pass while the fence's database is away, and gives
+// the core once it is there: a start in an outage must not stop what is only
+// watched. The core is nil where ctx ends before. why is what is wrong.
+func (p *program) observeWithout(ctx context.Context, cancel func(), file *config.Config, store *sqlstore.Store, why error) (*openProxy, *core, error) {
+	providers, err := p.providers(file)
+	if err != nil {
+		return nil, nil, err
+	}
+	door, err := p.newProxy(&core{file: file, providers: providers})
+	if err != nil {
+		return nil, nil, err
+	}
+	open, err := p.openProxy(ctx, cancel, door, file)
+	if err != nil {
+		return nil, nil, err
+	}
+	p.log.Warn("the fence's database is away: everything passes, and nothing is recorded until it is there", "error", why)
+	tick := time.NewTicker(2 * time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil, nil, open.wait()
+		case <-tick.C:
+		}
+		made, err := p.newCore(file, store)
+		if err == nil {
+			if err = p.recover(made.fence); err == nil {
+				door.Attach(made.fence)
+				p.log.Info("the fence's database is there: what passes is recorded")
+				return open, made, nil
+			}
+			made.close(p)
+		}
+		if !away(err) {
+			open.close(cancel)
+			return nil, nil, err
+		}
+	}
+}
+
+// away reports whether err says that a server cannot be reached.
+func away(err error) bool {
+	f, ok := errors.AsType[*failure](err)
+	return ok && f.code == exitUnreachable
 }
 
 // newProxy wires the proxy; nil: none is configured. It may be made of a core
@@ -200,6 +284,9 @@ func (p *program) newProxy(c *core) (*proxy.Proxy, error) {
 func checkProxied(steps []*step.Step, scoped bool, k zabor.Key) error {
 	name, _, part := strings.Cut(k.Step, ":")
 	for _, s := range steps {
+		if scoped && s.HasPart() && k.Order == s.Name() { // zabor:1001:refund:R-7
+			return fmt.Errorf("%s is a step, and stands where the order belongs: write a colon within a part as %%3A: zabor:ORDER:%s%%3A%s", s.Name(), s.Name(), k.Step)
+		}
 		if s.Name() != name {
 			continue
 		}

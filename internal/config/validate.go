@@ -332,6 +332,11 @@ func (v *validator) validateProxy(p path, x *Proxy) {
 		if v.Providers[name] == nil {
 			v.wrong(p.child("volatile").child(name), fmt.Sprintf("there is no provider %q", name), "write one of "+strings.Join(slices.Sorted(maps.Keys(v.Providers)), ", "))
 		}
+		for i, field := range x.Volatile[name] {
+			if profile := v.profiles[name]; profile.NamesMoney(field) {
+				v.wrong(p.child("volatile").child(name).index(i), fmt.Sprintf("%s is the money, or holds it: another amount under the same key would be answered as if it were charged", field), "take it out")
+			}
+		}
 	}
 	if v.Providers[fencesPath] != nil {
 		v.wrong(path{"providers", fencesPath}, "/fences is the proxy's own path", "give the provider another name")

@@ -7,7 +7,7 @@ const page = readFileSync(new URL('../../../../docs/proxy.md', import.meta.url),
 const [, code] = page.match(/^### Node\n\n```js\n(.*?)^```$/ms);
 const AsyncFunction = (async () => {}).constructor;
 const charge = new AsyncFunction('orderId', 'cents', 'declined',
-  code.replaceAll('http://127.0.0.1:8070', process.env.ZABOR_PROXY) + `return [payment.id, response.headers.get('Zabor-Replayed')];`);
+  code.replaceAll('http://127.0.0.1:8070', process.env.ZABOR_PROXY) + `return [payment, response.headers.get('Zabor-Replayed')];`);
 try {
   console.log(JSON.stringify(await charge(process.argv[2], Number(process.argv[3]), () => ['declined'])));
 } catch (e) {

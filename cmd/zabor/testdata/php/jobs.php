@@ -56,7 +56,7 @@ function charge_laravel_http(string $order, int $cents): array
 
 function charge_guzzle(string $order, int $cents): array
 {
-    declared('GuzzleCharge', 'Guzzle', '', 'return [$payment["id"], $response->getHeaderLine("Zabor-Replayed")];');
+    declared('GuzzleCharge', 'Guzzle', '', 'return [$payment, $response->getHeaderLine("Zabor-Replayed")];');
 
     return (new GuzzleCharge)->charge($order, $cents);
 }
@@ -65,7 +65,7 @@ function charge_symfony(string $order, int $cents): array
 {
     if (!class_exists('SymfonyCharge')) {
         declared('SymfonyCharge', 'Symfony HttpClient', '$client = Symfony\Component\HttpClient\HttpClient::create();',
-            'return [$payment["id"], $response->getHeaders()["zabor-replayed"][0]];');
+            'return [$payment, $headers["zabor-replayed"][0] ?? ""];');
     }
 
     return (new SymfonyCharge)->charge($order, $cents);
@@ -76,15 +76,14 @@ function charge_symfony(string $order, int $cents): array
 function charge_curl(string $order, int $cents): array
 {
     $curl = curl_init(getenv('ZABOR_PROXY').'/acquirer/payments');
-    $replayed = '';
+    $headers = [];
     curl_setopt_array($curl, [
         CURLOPT_RETURNTRANSFER => true,
         CURLOPT_POSTFIELDS => http_build_query(['amount' => $cents, 'currency' => 'EUR', 'order' => $order]),
         CURLOPT_HTTPHEADER => ['Authorization: Bearer sk_any', 'Idempotency-Key: zabor:'.rawurlencode($order).':charge'],
-        CURLOPT_HEADERFUNCTION => function ($curl, $line) use (&$replayed) {
-            if (0 === stripos($line, 'zabor-replayed:')) {
-                $replayed = trim(substr($line, 15));
-            }
+        CURLOPT_HEADERFUNCTION => function ($curl, $line) use (&$headers) {
+            [$name, $value] = explode(':', $line, 2) + ['', ''];
+            $headers[strtolower($name)] = trim($value);
 
             return strlen($line);
         },
@@ -94,9 +93,9 @@ function charge_curl(string $order, int $cents): array
     if ($status === 402) {
         return ['declined'];
     }
-    if ($status !== 201) {
+    if (!in_array($status, [200, 201, 202, 410]) || $headers['zabor-state'] !== 'settled') {
         throw new RuntimeException("status $status: $body");
     }
 
-    return [json_decode($body, true)['id'], $replayed];
+    return [rawurldecode($headers['zabor-reference']), $headers['zabor-replayed'] ?? ''];
 }
