@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -64,7 +65,7 @@ func (d *death) strike() bool {
 func (m *matrix) cell(ctx context.Context, c Cell, number int64) Result {
 	ctx, cancel := context.WithTimeout(ctx, cellLimit)
 	defer cancel()
-	d := &death{Cell: c, t: newTimeline(), times: m.times, reached: make(chan struct{}), struck: make(chan struct{})}
+	d := &death{Cell: c, t: m.place.newTimeline(), times: m.times, reached: make(chan struct{}), struck: make(chan struct{})}
 	order := fmt.Sprint(number)
 	m.gate.watch(order, d)
 	result := Result{Cell: c}
@@ -79,7 +80,7 @@ func (m *matrix) cell(ctx context.Context, c Cell, number int64) Result {
 		err = count
 	}
 	if err != nil {
-		result.Error = err.Error()
+		result.Error = m.place.veil.over(err.Error())
 	}
 	result.Seconds = time.Since(d.t.start).Seconds()
 	result.Timeline = d.t.all()
@@ -99,23 +100,23 @@ func (m *matrix) die(ctx context.Context, d *death, number int64) error {
 	if err != nil {
 		return err
 	}
-	one, err := start(first, d.Moment.stopAt())
+	if d.Moment == Recaptured {
+		zero, err := d.come(ctx, before, start)
+		if zero != nil {
+			defer zero.kill()
+		}
+		if err != nil {
+			return err
+		}
+		d.t.add(before, Died, "SIGKILL")
+		zero.kill()
+	}
+	one, err := d.come(ctx, first, start)
+	if one != nil {
+		defer one.kill()
+	}
 	if err != nil {
 		return err
-	}
-	defer one.kill()
-	reached := (<-chan struct{})(d.reached)
-	if d.Moment.stopAt() != "" {
-		reached = one.frozen()
-	}
-	select {
-	case <-reached:
-	case <-one.done:
-	case <-ctx.Done():
-		return fmt.Errorf("%w: worker 1 did not come to %q: %s", ctx.Err(), d.Moment.Label(), one.log.tail())
-	}
-	if ended(one) {
-		return fmt.Errorf("worker 1 ended with code %d before it came to %q: %s", one.code(), d.Moment.Label(), one.log.tail())
 	}
 	if err := d.deal(ctx, one); err != nil {
 		return err
@@ -160,6 +161,29 @@ func (m *matrix) die(ctx context.Context, d *death, number int64) error {
 	return nil
 }
 
+// come starts a worker and returns it when it has come to the moment, or with an
+// error where it has not; nil: there is none.
+func (d *death) come(ctx context.Context, who string, start starter) (*process, error) {
+	c, err := start(who, d.Moment.stopAt())
+	if err != nil {
+		return nil, err
+	}
+	reached := (<-chan struct{})(d.reached)
+	if d.Moment.stopAt() != "" {
+		reached = c.frozen()
+	}
+	select {
+	case <-reached:
+	case <-c.done:
+	case <-ctx.Done():
+		return c, fmt.Errorf("%w: %s did not come to %q: %s", ctx.Err(), who, d.Moment.Label(), c.log.tail())
+	}
+	if ended(c) {
+		return c, fmt.Errorf("%s ended with code %d before it came to %q: %s", who, c.code(), d.Moment.Label(), c.log.tail())
+	}
+	return c, nil
+}
+
 func ended(c *process) bool {
 	select {
 	case <-c.done:
@@ -197,9 +221,10 @@ func (d *death) deal(ctx context.Context, one *process) error {
 	return one.signal(syscall.SIGCONT) // it may have stopped itself at the moment
 }
 
-// starter returns what starts the workers of d's cell, each with the moment at
-// which it stops itself; empty: nowhere.
-func (m *matrix) starter(d *death) (func(who, stopAt string) (*process, error), error) {
+// starter starts a worker of a cell, which stops itself at a moment; empty: nowhere.
+type starter func(who, stopAt string) (*process, error)
+
+func (m *matrix) starter(d *death) (starter, error) {
 	address, err := m.place.Fence(d.name())
 	if err != nil {
 		return nil, err
@@ -210,7 +235,7 @@ func (m *matrix) starter(d *death) (func(who, stopAt string) (*process, error), 
 	if d.Strategy == Fence {
 		var file string
 		file, env, err = m.place.write(setup{
-			name: d.name(), queues: []Queue{d.Queue}, lanes: 1, missingRow: "capture", times: m.times, hold: time.Minute,
+			name: d.name(), queues: []Queue{d.Queue}, lanes: 1, fencing: m.place.Fencing, times: m.times, hold: time.Minute,
 			provider: m.gate.url, fence: address,
 		})
 		if err != nil {
@@ -244,7 +269,8 @@ func (m *matrix) starter(d *death) (func(who, stopAt string) (*process, error), 
 
 // count fills in what the provider and the rows say of the order.
 func (m *matrix) count(ctx context.Context, r *Result, order string) error {
-	r.Charges = int64(len(m.gate.sandbox.Charges(order)))
+	charges := m.gate.sandbox.Charges(order)
+	r.Charges = int64(len(charges))
 	r.ProviderSuccesses = r.Charges
 	switch {
 	case r.Charges == 0:
@@ -261,6 +287,9 @@ func (m *matrix) count(ctx context.Context, r *Result, order string) error {
 		return err
 	}
 	defer store.Close()
-	r.UniqueRows, err = m.place.settled(ctx, store, r.Strategy, r.name())
+	said, err := m.place.references(ctx, store, r.Strategy, r.name())
+	if slices.ContainsFunc(charges, func(c sandbox.Charge) bool { return slices.Contains(said[order], c.ID) }) {
+		r.UniqueRows = 1
+	}
 	return err
 }

@@ -41,8 +41,10 @@ func Embedded(ctx context.Context, dir string) (p *Place, closeAll func() error,
 	}
 	client := redis.NewClient(&redis.Options{Addr: server.Addr(), MaxRetries: -1})
 	p = &Place{
-		Dir: dir, Name: "embedded Redis, SQLite", Prefix: "zabor_prove:",
+		Dir: dir, Name: "embedded Redis, " + databaseVersion(ctx, store), Prefix: "zabor_prove:",
 		Redis: client, Stream: client, RedisURL: "redis://" + server.Addr() + "/0", Store: store,
+		Fencing: Fencing{Attempts: 1000, MissingRow: map[Queue]string{Laravel: "capture", Symfony: "capture"}},
+		veil:    newVeil(nil, []string{dir}),
 		DSN: func(stream, options string) string {
 			return fmt.Sprintf("redis://%s/%s/%s?%s", server.Addr(), stream, group, options)
 		},

@@ -1,6 +1,7 @@
 package prove
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,13 +23,19 @@ type Report struct {
 	Cells    []Result  `json:"cells"`
 }
 
-// Settings are the times of a proof, in seconds.
+// Settings are the times of a proof, in seconds, and what its fence had of the
+// installation's own.
 type Settings struct {
 	Timeout     float64 `json:"timeout"`
 	Reserve     float64 `json:"reserve"`
 	LockLife    float64 `json:"lock_life"`
 	AbsentAfter float64 `json:"absent_after"`
-	MissingRow  string  `json:"missing_row"`
+
+	// Of the fence's configuration.
+	MissingRow map[Queue]string `json:"missing_row"` // by queue
+	Attempts   int              `json:"attempts"`
+	Encrypted  bool             `json:"encrypted"` // encryption_key is set
+	Journal    bool             `json:"journal"`
 }
 
 // matrix is a proof under way.
@@ -42,7 +49,7 @@ type matrix struct {
 // for a reserve to end.
 const lanes = 24
 
-// firstOrder is the number of the first order; the one before is the control.
+// firstOrder is the number of the first order; those before are the controls.
 const firstOrder = 1_001
 
 // Matrix runs the cells that f chooses and for which p has a queue. done is told
@@ -60,13 +67,16 @@ func Matrix(ctx context.Context, p *Place, f Filter, done func(Result)) (*Report
 		return nil, err
 	}
 	defer g.close()
+	ctx, cancel := p.while(ctx)
+	defer cancel()
 	m := &matrix{place: p, gate: g, times: times()}
 	r := &Report{Begun: time.Now().UTC().Truncate(time.Second), Version: p.Version, Place: p.Name, Cells: make([]Result, len(cells)), Settings: Settings{
 		Timeout: m.times.Timeout.Seconds(), Reserve: m.times.Reserve.Seconds(), LockLife: m.times.LockLife.Seconds(),
-		AbsentAfter: m.times.AbsentAfter.Seconds(), MissingRow: "capture",
+		AbsentAfter: m.times.AbsentAfter.Seconds(), MissingRow: p.Fencing.MissingRow, Attempts: max(LeastAttempts, p.Fencing.Attempts),
+		Encrypted: p.Fencing.EncryptionKey != "", Journal: p.Fencing.Journal,
 	}}
 	start := time.Now()
-	if err := m.control(ctx, f.Queues[0]); err != nil {
+	if err := m.control(ctx, f.Queues); err != nil {
 		return nil, err
 	}
 	var wg sync.WaitGroup
@@ -91,22 +101,25 @@ func Matrix(ctx context.Context, p *Place, f Filter, done func(Result)) (*Report
 	for _, c := range r.Cells {
 		r.Good = r.Good && (c.Strategy != Fence || c.Good())
 	}
-	return r, ctx.Err()
+	return r, context.Cause(ctx)
 }
 
-// control has one order charged through the fence before anything else, so that
-// a look-up which finds nothing is worth something.
-func (m *matrix) control(ctx context.Context, q Queue) error {
+// control has one order of each queue charged through the fence before anything
+// else, so that a look-up which finds nothing is worth something, and so that a
+// worker which looks for its messages elsewhere is found out here.
+func (m *matrix) control(ctx context.Context, queues []Queue) error {
 	const name = "control"
-	if err := m.place.put(ctx, q, name, produce.Charge{Order: firstOrder - 1, Minor: 100}); err != nil {
-		return err
+	for i, q := range queues {
+		if err := m.place.put(ctx, q, name, produce.Charge{Order: firstOrder - 1 - int64(i), Minor: 100}); err != nil {
+			return err
+		}
 	}
 	address, err := m.place.Fence("")
 	if err != nil {
 		return err
 	}
 	file, env, err := m.place.write(setup{
-		name: name, queues: []Queue{q}, lanes: 1, missingRow: "capture", times: m.times, hold: time.Minute, provider: m.gate.url, fence: address,
+		name: name, queues: queues, lanes: 1, fencing: m.place.Fencing, times: m.times, hold: time.Minute, provider: m.gate.url, fence: address,
 	})
 	if err != nil {
 		return err
@@ -116,13 +129,19 @@ func (m *matrix) control(ctx context.Context, q Queue) error {
 		return err
 	}
 	defer worker.kill()
-	ctx, cancel := context.WithTimeout(ctx, cellLimit)
+	limited, cancel := context.WithTimeout(ctx, cellLimit)
 	defer cancel()
-	if err := worker.wait(ctx); err != nil {
-		return fmt.Errorf("the first order, which nothing disturbs, was not charged: %w: %s", err, worker.log.tail())
+	const failed = "the first orders, which nothing disturbs, were not charged, and nothing else was run: "
+	if err := worker.wait(limited); err != nil {
+		return fmt.Errorf(failed+"%w: %s", cmp.Or(context.Cause(ctx), err), worker.log.tail())
 	}
 	if worker.code() != 0 {
-		return fmt.Errorf("the first order, which nothing disturbs, was not charged: the worker ended with code %d: %s", worker.code(), worker.log.tail())
+		return fmt.Errorf(failed+"the worker ended with code %d: %s", worker.code(), worker.log.tail())
+	}
+	for i, q := range queues {
+		if n := len(m.gate.sandbox.Charges(fmt.Sprint(firstOrder - 1 - i))); n != 1 {
+			return fmt.Errorf(failed+"the worker has ended well, and the order of %s's queue was charged %d times: it does not take from where the order was put", q, n)
+		}
 	}
 	return nil
 }

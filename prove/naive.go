@@ -3,6 +3,7 @@ package prove
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"encoding/json"
 	"errors"
@@ -77,7 +78,8 @@ func (w *Worker) handle(ctx context.Context, m *worker.Message) {
 	if w.Strategy == AutoAck && !w.ack(ctx, m, key) {
 		return
 	}
-	if w.Strategy == UniqueLock && !w.lock(ctx, m, order) {
+	token := rand.Text()
+	if w.Strategy == UniqueLock && !w.lock(ctx, m, order, token) {
 		return
 	}
 	w.At(zabor.Sending, key)
@@ -86,7 +88,7 @@ func (w *Worker) handle(ctx context.Context, m *worker.Message) {
 		w.At(zabor.Answered, key)
 		err = w.save(ctx, order, reference)
 	}
-	w.unlock(ctx, order)
+	w.unlock(ctx, order, token)
 	if err != nil {
 		w.Log.Warn("failed", "error", err.Error())
 		w.later(ctx, m)
@@ -100,7 +102,7 @@ func (w *Worker) handle(ctx context.Context, m *worker.Message) {
 }
 
 func (w *Worker) ack(ctx context.Context, m *worker.Message, key zabor.Key) bool {
-	if err := w.Source.Ack(ctx, m); err != nil {
+	if err := w.Source.Ack(worker.WithAck(ctx, key), m); err != nil {
 		w.Log.Warn("not acked", "error", err.Error())
 		return false
 	}
@@ -119,10 +121,10 @@ func (w *Worker) later(ctx context.Context, m *worker.Message) {
 	}
 }
 
-// lock takes the order's lock; where another has it, the message comes back
-// later.
-func (w *Worker) lock(ctx context.Context, m *worker.Message, order string) bool {
-	ok, err := w.Locks.SetNX(ctx, w.Prefix+"lock:"+order, "1", w.LockLife).Result()
+// lock takes the order's lock, with its owner's token in it; where another has it,
+// the message comes back later.
+func (w *Worker) lock(ctx context.Context, m *worker.Message, order, token string) bool {
+	ok, err := w.Locks.SetNX(ctx, w.Prefix+"lock:"+order, token, w.LockLife).Result()
 	switch {
 	case err != nil:
 		w.Log.Warn("no lock", "error", err.Error())
@@ -135,13 +137,24 @@ func (w *Worker) lock(ctx context.Context, m *worker.Message, order string) bool
 	return false
 }
 
-// unlock gives the order's lock back at the end of the job, before the ack.
-func (w *Worker) unlock(ctx context.Context, order string) {
+// release removes a lock from KEYS[1] if it is of the owner ARGV[1], and answers how
+// many it removed.
+var release = redis.NewScript(`
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+return redis.call('DEL', KEYS[1])
+`)
+
+// unlock gives the order's lock back at the end of the job, before the ack, unless
+// it has lapsed and is another's by now.
+func (w *Worker) unlock(ctx context.Context, order, token string) {
 	if w.Strategy != UniqueLock {
 		return
 	}
-	if err := w.Locks.Del(ctx, w.Prefix+"lock:"+order).Err(); err != nil {
+	switch n, err := release.Run(ctx, w.Locks, []string{w.Prefix + "lock:" + order}, token).Int(); {
+	case err != nil:
 		w.Log.Warn("the lock stays", "error", err.Error())
+	case n == 0:
+		w.Log.Info("the lock had lapsed")
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"slices"
 	"strings"
 	"time"
 )
@@ -108,6 +109,7 @@ func (r *Result) class() string {
 // whoever it happened to has a column.
 type picture struct {
 	Height int
+	TextAt int // where lines begin
 	Lanes  []lane
 	Bars   []bar
 	Marks  []mark
@@ -150,11 +152,15 @@ const shortPause = 400 * time.Millisecond
 func draw(events []Event) picture {
 	var p picture
 	x := map[string]int{}
-	for i, name := range []string{queued, first, second, provides} {
-		x[name] = firstLane + i*laneWidth
+	for _, name := range []string{queued, before, first, second, provides} {
+		if name == before && !slices.ContainsFunc(events, func(e Event) bool { return e.Who == before }) {
+			continue
+		}
+		x[name] = firstLane + len(p.Lanes)*laneWidth
 		p.Lanes = append(p.Lanes, lane{x[name], name})
 	}
-	y, before := headHeight, 0.0
+	p.TextAt = x[provides] + laneWidth - 18
+	y, last := headHeight, 0.0
 	open := map[string]bar{} // the bar of a process that is not at its end yet
 	end := func(who string) {
 		if b, ok := open[who]; ok {
@@ -168,11 +174,11 @@ func draw(events []Event) picture {
 		open[who] = bar{X: x[who], Y: y, Class: class}
 	}
 	for i, e := range events {
-		if wait := e.At - before; i > 0 && wait >= float64(shortPause.Milliseconds()) {
+		if wait := e.At - last; i > 0 && wait >= float64(shortPause.Milliseconds()) {
 			y += lineHeight
 			p.Gaps = append(p.Gaps, gap{y, fmt.Sprintf("%.1f s", wait/1000)})
 		}
-		before = e.At
+		last = e.At
 		y += lineHeight
 		switch e.Kind {
 		case Began, Thawed:
@@ -184,7 +190,7 @@ func draw(events []Event) picture {
 		}
 		p.Marks = append(p.Marks, mark{x[e.Who], y, fmt.Sprintf("%.3f", e.At/1000), e.Text, e.Kind})
 	}
-	for _, who := range []string{first, second} {
+	for _, who := range []string{before, first, second} {
 		end(who)
 	}
 	p.Height = y + lineHeight

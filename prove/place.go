@@ -12,6 +12,7 @@ import (
 
 	"zabor"
 	"zabor/internal/produce"
+	"zabor/laravel"
 	"zabor/sqlstore"
 )
 
@@ -33,7 +34,7 @@ type Place struct {
 	RedisURL string
 	DSN      func(stream, options string) string
 
-	// Store is the proof's own fence, with its control order settled.
+	// Store is the proof's own fence, with its control orders settled.
 	Store *sqlstore.Store
 	// Fence is the address of it or, where cells need not share one, of a copy.
 	Fence func(name string) (string, error)
@@ -41,7 +42,36 @@ type Place struct {
 	// Servers are what [Soak] may kill too: none that anybody else uses.
 	Servers []Server
 
+	Fencing Fencing
+
 	Version string // of zabor, for the report
+
+	veil  *veil         // over what workers say
+	swept chan struct{} // closed: another run has taken the place away; nil: nobody can
+}
+
+// Fencing is what the fence of a proof has of an installation's own.
+type Fencing struct {
+	EncryptionKey string           // as the configuration has it; empty: nothing is encrypted
+	Journal       bool             // there is one, in a folder of the proof's own
+	Attempts      int              // calls of an order before its message is parked; at least [LeastAttempts] are made of it
+	MissingRow    map[Queue]string // as the configuration has it, capture or doubt; by queue
+}
+
+// LeastAttempts are as many as a cell can need: two workers of one may die in a call.
+const LeastAttempts = 3
+
+// while is ctx until another run takes the place away.
+func (p *Place) while(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		select {
+		case <-p.swept:
+			cancel(errSwept)
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { cancel(nil) }
 }
 
 // Server is one that belongs to the proof alone.
@@ -71,9 +101,13 @@ const (
 	group        = "zabor"
 )
 
-// laravelPrefix and stream are where the messages of name are.
+// list and stream are where the messages of name are. The list's key is made as the
+// worker makes it: on a cluster it is another one.
 func (p *Place) laravelPrefix(name string) string { return p.Prefix + name + ":" }
-func (p *Place) stream(name string) string        { return p.Prefix + name + ":messages" }
+func (p *Place) list(name string) string {
+	return laravel.Key(p.Redis, p.laravelPrefix(name), LaravelQueue)
+}
+func (p *Place) stream(name string) string { return p.Prefix + name + ":messages" }
 
 // put puts one message on the queue of name, as the framework does.
 func (p *Place) put(ctx context.Context, q Queue, name string, c produce.Charge) error {
@@ -82,7 +116,7 @@ func (p *Place) put(ctx context.Context, q Queue, name string, c produce.Charge)
 		if err != nil {
 			return err
 		}
-		list := p.laravelPrefix(name) + "queues:" + LaravelQueue
+		list := p.list(name)
 		_, err = p.Redis.TxPipelined(ctx, func(pipe redis.Pipeliner) error {
 			pipe.RPush(ctx, list, payload)
 			pipe.RPush(ctx, list+":notify", "1")
@@ -104,7 +138,7 @@ func (p *Place) put(ctx context.Context, q Queue, name string, c produce.Charge)
 // unread counts the messages of name that no worker has had yet.
 func (p *Place) unread(ctx context.Context, q Queue, name string) (int64, error) {
 	if q == Laravel {
-		return p.Redis.LLen(ctx, p.laravelPrefix(name)+"queues:"+LaravelQueue).Result()
+		return p.Redis.LLen(ctx, p.list(name)).Result()
 	}
 	n, err := p.Stream.XLen(ctx, p.stream(name)).Result()
 	if err != nil || n == 0 {
@@ -119,14 +153,14 @@ func (p *Place) unread(ctx context.Context, q Queue, name string) (int64, error)
 
 // setup is one fence's configuration.
 type setup struct {
-	name       string // of queues, keys and scope
-	queues     []Queue
-	lanes      int
-	missingRow string
-	times      Times
-	hold       time.Duration
-	provider   string
-	fence      string // address
+	name     string // of queues, keys and scope
+	queues   []Queue
+	lanes    int
+	fencing  Fencing
+	times    Times
+	hold     time.Duration
+	provider string
+	fence    string // address
 }
 
 // write writes s as a configuration and returns its file and what its variables
@@ -139,8 +173,8 @@ redis: "${PROVE_REDIS:-}"
 lanes: %d
 hold_after: %s
 backoff: [1s]
-attempts: 1000
-providers:
+attempts: %d
+%sproviders:
   sandbox:
     profile: custom
     base_url: %s
@@ -164,17 +198,28 @@ steps:
     provider: sandbox
     request: {path: /payments, json: {amount: "{{minor}}", currency: "{{currency}}", order: "{{order}}"}}
 queues:
-`, s.name, s.lanes, span(s.hold), s.provider, span(s.times.Timeout), span(s.times.AbsentAfter), s.name)
-	env = []string{"PROVE_FENCE=" + s.fence, "PROVE_REDIS=" + p.RedisURL, "PROVE_DSN=" + p.dsn(s.name, s.times)}
+`, s.name, s.lanes, span(s.hold), max(LeastAttempts, s.fencing.Attempts), p.keeping(s), s.provider, span(s.times.Timeout), span(s.times.AbsentAfter), s.name)
+	env = []string{"PROVE_FENCE=" + s.fence, "PROVE_REDIS=" + p.RedisURL, "PROVE_DSN=" + p.dsn(s.name, s.times), "PROVE_KEY=" + s.fencing.EncryptionKey}
 	for _, q := range s.queues {
 		if q == Laravel {
-			fmt.Fprintf(&b, "  %s: {laravel: {prefix: %q, retry_after: %s}, missing_row: %s}\n", LaravelQueue, p.laravelPrefix(s.name), span(s.times.Reserve), s.missingRow)
+			fmt.Fprintf(&b, "  %s: {laravel: {prefix: %q, retry_after: %s}, missing_row: %s}\n", LaravelQueue, p.laravelPrefix(s.name), span(s.times.Reserve), s.fencing.MissingRow[q])
 		} else {
-			fmt.Fprintf(&b, "  %s: {symfony: {dsn: \"${PROVE_DSN}\"}, missing_row: %s}\n", Transport, s.missingRow)
+			fmt.Fprintf(&b, "  %s: {symfony: {dsn: \"${PROVE_DSN}\"}, missing_row: %s}\n", Transport, s.fencing.MissingRow[q])
 		}
 	}
 	file = filepath.Join(p.Dir, s.name+".yaml")
 	return file, env, os.WriteFile(file, []byte(b.String()), 0o600)
+}
+
+// keeping are the lines about what s keeps, and how.
+func (p *Place) keeping(s setup) (lines string) {
+	if s.fencing.EncryptionKey != "" {
+		lines += "encryption_key: \"${PROVE_KEY}\"\n"
+	}
+	if s.fencing.Journal { // each name's own: a fence saves whatever its journal holds
+		lines += fmt.Sprintf("journal: %q\n", filepath.Join(p.Dir, s.name+".journal"))
+	}
+	return lines
 }
 
 // span is d as the configuration reads it.
@@ -185,23 +230,34 @@ func (p *Place) dsn(name string, t Times) string {
 	return p.DSN(p.stream(name), fmt.Sprintf("redeliver_timeout=%d&claim_interval=1000&delete_after_ack=true", int(t.Reserve/time.Second)))
 }
 
-// settled counts the orders of a scope of which a row says that they were
-// charged.
-func (p *Place) settled(ctx context.Context, store *sqlstore.Store, s Strategy, scope string) (n int, err error) {
-	if s != Fence {
-		place := "?"
-		if store.Dialect() == "postgres" {
-			place = "$1"
-		}
-		err = store.DB().QueryRowContext(ctx, "SELECT COUNT(DISTINCT order_id) FROM "+payments+" WHERE scope = "+place, scope).Scan(&n)
-		return n, err
+// references are what the rows of a scope say that the provider has given for each
+// order.
+func (p *Place) references(ctx context.Context, store *sqlstore.Store, s Strategy, scope string) (map[string][]string, error) {
+	said := map[string][]string{}
+	if s == Fence {
+		return said, eachRow(ctx, store, scope, func(row zabor.Row) {
+			if row.State == zabor.Settled {
+				said[row.Order] = append(said[row.Order], row.Reference)
+			}
+		})
 	}
-	err = eachRow(ctx, store, scope, func(row zabor.Row) {
-		if row.State == zabor.Settled {
-			n++
+	place := "?"
+	if store.Dialect() == "postgres" {
+		place = "$1"
+	}
+	rows, err := store.DB().QueryContext(ctx, "SELECT order_id, reference FROM "+payments+" WHERE scope = "+place, scope)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var order, reference string
+		if err := rows.Scan(&order, &reference); err != nil {
+			return nil, err
 		}
-	})
-	return n, err
+		said[order] = append(said[order], reference)
+	}
+	return said, rows.Err()
 }
 
 // eachRow passes each row of a scope to do.

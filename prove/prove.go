@@ -11,6 +11,8 @@ package prove
 import (
 	"slices"
 	"time"
+
+	"zabor/worker"
 )
 
 // Strategy is what a worker does to keep a charge from happening twice.
@@ -31,20 +33,22 @@ func Strategies() []Strategy { return []Strategy{AutoAck, AckAfter, UniqueLock, 
 type Moment string
 
 // The moments, in the order of a charge by a worker that acks last. What each of
-// them is for AutoAck, which acks first, says [Moment.Under].
+// them is for AutoAck, which acks first, says [Moment.Under]. Recaptured is one of
+// Fence alone: the others capture nothing.
 const (
 	BeforeCapture Moment = "before-capture" // the message was received and nothing was done
 	BeforeSend    Moment = "before-send"    // lock or capture is there, nothing was sent
+	Recaptured    Moment = "recaptured"     // BeforeSend of a second worker, after the first one died there
 	Sent          Moment = "sent"           // the provider has the request and has done nothing
 	Charged       Moment = "charged"        // the provider has charged and not answered
 	Answered      Moment = "answered"       // the answer was read, nothing was saved
 	Saved         Moment = "saved"          // the reference is saved, the message is not acked
-	InAck         Moment = "in-ack"         // Redis has acked, the worker has not heard of it
+	InAck         Moment = "in-ack"         // Redis has acked, and its reply has not come to whoever asked for it
 )
 
 // Moments lists all of them.
 func Moments() []Moment {
-	return []Moment{BeforeCapture, BeforeSend, Sent, Charged, Answered, Saved, InAck}
+	return []Moment{BeforeCapture, BeforeSend, Recaptured, Sent, Charged, Answered, Saved, InAck}
 }
 
 // Label is the moment as the table names it.
@@ -54,6 +58,8 @@ func (m Moment) Label() string {
 		return "before the lock or capture"
 	case BeforeSend:
 		return "after it and before the send"
+	case Recaptured:
+		return "captured again, before the send"
 	case Sent:
 		return "sent and not answered"
 	case Charged:
@@ -87,6 +93,10 @@ func (m Moment) Under(s Strategy) string {
 		return "the lock is taken, nothing was sent"
 	case m == BeforeSend:
 		return "the row is committed, nothing was sent"
+	case m == Recaptured && s != Fence:
+		return "it captures nothing, and so nothing again"
+	case m == Recaptured:
+		return "a worker was killed right after it had committed the row; the provider knew of nothing, the row was released, and this worker has committed it anew; nothing was sent"
 	case m == Sent:
 		return "the provider has read the request. Killed: it finds the connection closed and does nothing. Else it charges and answers"
 	case m == Charged:
@@ -98,9 +108,9 @@ func (m Moment) Under(s Strategy) string {
 	case m == Saved:
 		return "the reference is saved, the message is not acked"
 	case m == InAck && s == AutoAck:
-		return "its ack comes first: Redis has acked, and nothing was sent"
+		return "its ack comes first: Redis has carried it out, the worker does not know, and nothing was sent"
 	}
-	return "Redis has acked, the worker does nothing more"
+	return "Redis has carried the ack out, the worker does not know"
 }
 
 // stopAt is the moment as the workers know it; empty: the provider sees it first.
@@ -108,14 +118,14 @@ func (m Moment) stopAt() string {
 	switch m {
 	case BeforeCapture:
 		return "capturing"
-	case BeforeSend:
+	case BeforeSend, Recaptured:
 		return "sending"
 	case Answered:
 		return "answered"
 	case Saved:
 		return "saved"
 	case InAck:
-		return "acked"
+		return string(worker.Acking)
 	}
 	return ""
 }
@@ -186,6 +196,9 @@ func (f Filter) Cells() []Cell {
 	for _, s := range chosen(f.Strategies, Strategies()) {
 		for _, m := range chosen(f.Moments, Moments()) {
 			for _, q := range chosen(f.Queues, Queues()) {
+				if m == Recaptured && s != Fence {
+					continue
+				}
 				for _, d := range chosen(f.Deaths, Deaths()) {
 					cells = append(cells, Cell{s, m, q, d})
 				}
@@ -194,6 +207,8 @@ func (f Filter) Cells() []Cell {
 	}
 	weight := func(c Cell) int {
 		switch {
+		case c.Moment == Recaptured:
+			return 4
 		case c.Death == Term:
 			return 0
 		case c.Strategy == Fence:
@@ -219,7 +234,7 @@ type Result struct {
 	Cell
 	Charges           int64 `json:"charges"`            // of the order
 	ProviderSuccesses int64 `json:"provider_successes"` // the same
-	UniqueRows        int   `json:"unique_rows"`        // 1: a row says that the order was charged
+	UniqueRows        int   `json:"unique_rows"`        // 1: a row holds the reference of a charge of the order
 	DoubleCharged     int   `json:"double_charged"`     // 1: charged more than once
 	Lost              int   `json:"lost"`               // 1: never charged
 

@@ -31,6 +31,8 @@ type Installation struct {
 	DSN    string
 
 	Keys map[string]string // with which the keys of each of its queues begin
+
+	Fencing Fencing
 }
 
 // ErrTaken says that the place in Redis is a configured queue's.
@@ -43,8 +45,20 @@ const scratchName = "zabor_prove"
 // from another.
 const scratchKeys = "zabor_prove:"
 
+// Two keys of each run say what it is: one for as long as it is alive, and one
+// until all others are removed. Without the second, keys are somebody else's,
+// whatever they begin with.
+const (
+	aliveKey = "alive"
+	markKey  = "mark"
+	markText = "made by zabor prove"
+)
+
 // alive is how long a run counts as one that goes on after it was last heard of.
 const alive = 30 * time.Second
+
+// errSwept says that the place was taken away.
+var errSwept = fmt.Errorf("this proof stood still for longer than %s, and another one has removed what it had in Redis: nothing can be said about it; run it again", alive)
 
 // OnServers is a place on an installation's own servers: under a prefix of keys
 // and in a database, schema or folder that are its own, and that close removes.
@@ -56,8 +70,8 @@ func OnServers(ctx context.Context, dir string, on Installation) (p *Place, clos
 			return nil, nil, fmt.Errorf("queue %s has its messages at %q, and %w: the proof would put its own there, and remove them; nothing was touched", queue, key, ErrTaken)
 		}
 	}
-	s := &scratch{prefix: scratchKeys + rand.Text()[:8] + ":"}
-	p = &Place{Dir: dir, Prefix: s.prefix, Redis: on.Redis, Stream: on.Stream, RedisURL: on.RedisURL}
+	s := &scratch{prefix: scratchKeys + rand.Text()[:8] + ":", swept: make(chan struct{})}
+	p = &Place{Dir: dir, Prefix: s.prefix, Redis: on.Redis, Stream: on.Stream, RedisURL: on.RedisURL, Fencing: on.Fencing, swept: s.swept}
 	dsn := on.DSN
 	if p.Stream == nil {
 		if dsn = plainDSN(on.RedisURL); dsn != "" {
@@ -103,12 +117,15 @@ func OnServers(ctx context.Context, dir string, on Installation) (p *Place, clos
 		return nil, nil, err
 	}
 	p.Store = s.store
-	p.Name = "own Redis, " + map[string]string{"mysql": "MySQL or MariaDB", "postgres": "PostgreSQL", "sqlite": "SQLite"}[s.store.Dialect()]
+	p.Name = "own " + redisVersion(ctx, s.clients[0]) + ", " + databaseVersion(ctx, s.store)
 	p.Fence = func(string) (string, error) { return s.tables.Address, nil }
+	folders := []string{dir}
 	if s.store.Dialect() == "sqlite" {
 		folder := filepath.Dir(strings.TrimPrefix(s.tables.Address, "sqlite://"))
 		p.Fence = copies(ctx, s.store, s.tables.Address, folder)
+		folders = append(folders, folder)
 	}
+	p.veil = newVeil([]string{on.Fence, on.RedisURL, on.DSN}, folders)
 	return p, s.remove, nil
 }
 
@@ -134,7 +151,8 @@ type scratch struct {
 	clients []redis.UniversalClient
 	tables  *sqlstore.Scratch
 	store   *sqlstore.Store
-	stop    func() // ends the sign of life
+	stop    func()        // ends the sign of life
+	swept   chan struct{} // closed: another run took this one for dead
 	removed sync.Once
 }
 
@@ -144,7 +162,11 @@ func (s *scratch) begin(ctx context.Context) error {
 		if err := sweep(ctx, client); err != nil {
 			return fmt.Errorf("remove what an earlier proof has left in Redis, under %s*: %w", scratchKeys, err)
 		}
-		if err := client.Set(ctx, s.prefix+"alive", "1", alive).Err(); err != nil {
+		err := client.Set(ctx, s.prefix+aliveKey, "1", alive).Err() // before the mark, or another run might sweep it at once
+		if err == nil {
+			err = client.Set(ctx, s.prefix+markKey, markText, 0).Err()
+		}
+		if err != nil {
 			return fmt.Errorf("write to Redis under %s* (the user needs ~%s* and all that a queue's worker uses): %w", scratchKeys, scratchKeys, err)
 		}
 	}
@@ -161,12 +183,25 @@ func (s *scratch) begin(ctx context.Context) error {
 				return
 			case <-tick.C:
 			}
-			for _, client := range s.clients {
-				_ = client.Set(living, s.prefix+"alive", "1", alive).Err() // the next one may be in time
+			if s.live(living) {
+				close(s.swept)
+				return
 			}
 		}
 	}()
 	return nil
+}
+
+// live gives the sign of life, and reports whether it comes too late: another run
+// has removed this one's mark.
+func (s *scratch) live(ctx context.Context) (swept bool) {
+	for _, client := range s.clients {
+		_ = client.Set(ctx, s.prefix+aliveKey, "1", alive).Err() // the next one may be in time
+		if marks, err := client.Exists(ctx, s.prefix+markKey).Result(); err == nil && marks == 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // remove removes all of it. It may be called more than once.
@@ -178,7 +213,9 @@ func (s *scratch) remove() (err error) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		for _, client := range s.clients {
-			err = errors.Join(err, unlink(ctx, client, s.prefix))
+			if left := unlink(ctx, client, s.prefix); left != nil {
+				err = errors.Join(err, fmt.Errorf("the keys %s* in Redis: %w", s.prefix, left))
+			}
 		}
 		if s.store != nil {
 			s.store.Close()
@@ -195,7 +232,7 @@ func sweep(ctx context.Context, client redis.UniversalClient) error {
 	runs := map[string]bool{}
 	if err := scan(ctx, client, scratchKeys, func(keys []string) error {
 		for _, key := range keys {
-			if run, _, ok := strings.Cut(strings.TrimPrefix(key, scratchKeys), ":"); ok {
+			if run, rest, _ := strings.Cut(strings.TrimPrefix(key, scratchKeys), ":"); rest == markKey {
 				runs[scratchKeys+run+":"] = true
 			}
 		}
@@ -204,28 +241,54 @@ func sweep(ctx context.Context, client redis.UniversalClient) error {
 		return err
 	}
 	for prefix := range runs {
-		lives, err := client.Exists(ctx, prefix+"alive").Result()
-		if err == nil && lives == 0 {
-			err = unlink(ctx, client, prefix)
+		if dead, err := died(ctx, client, prefix); err != nil {
+			return err
+		} else if !dead {
+			continue
 		}
-		if err != nil {
+		if err := unlink(ctx, client, prefix); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// unlink removes every key that begins with prefix, one by one: on a cluster they
-// are on many nodes.
+// died reports whether the keys under prefix are those of a run that has left them.
+func died(ctx context.Context, client redis.UniversalClient, prefix string) (bool, error) {
+	lives, err := client.Exists(ctx, prefix+aliveKey).Result()
+	if err != nil || lives > 0 {
+		return false, err
+	}
+	kind, err := client.Type(ctx, prefix+markKey).Result()
+	if err != nil || kind != "string" {
+		return false, err
+	}
+	mark, err := client.Get(ctx, prefix+markKey).Result()
+	if errors.Is(err, redis.Nil) {
+		return false, nil // its owner was faster
+	}
+	return mark == markText, err
+}
+
+// unlink removes every key of the run whose keys begin with prefix, one by one: on
+// a cluster they are on many nodes. The mark goes last, so that whatever is left
+// after a death is swept by the next run.
 func unlink(ctx context.Context, client redis.UniversalClient, prefix string) error {
-	return scan(ctx, client, prefix, func(keys []string) error {
+	err := scan(ctx, client, prefix, func(keys []string) error {
 		for _, key := range keys {
+			if key == prefix+markKey {
+				continue
+			}
 			if err := client.Unlink(ctx, key).Err(); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
+	if err != nil {
+		return err
+	}
+	return client.Unlink(ctx, prefix+markKey).Err()
 }
 
 // scan goes through the keys that begin with prefix, on all nodes.

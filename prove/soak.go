@@ -24,7 +24,9 @@ type SoakReport struct {
 	Version string    `json:"version"`
 	Place   string    `json:"place"`
 
-	Kills       int64          `json:"kills"`        // workers ended by SIGKILL
+	Wanted      int64          `json:"wanted"`       // workers that were to be ended by SIGKILL
+	Kills       int64          `json:"kills"`        // and were
+	TimeOver    bool           `json:"time_over"`    // the time was over first: Kills is below Wanted
 	AtMoments   map[string]int `json:"at_moments"`   // of these, at each moment of [Moments] as workers name them; "any": at whatever they did
 	Stalls      int64          `json:"stalls"`       // workers stopped past the reserve, and let go on
 	Restarts    int64          `json:"restarts"`     // workers stopped by SIGTERM
@@ -32,7 +34,8 @@ type SoakReport struct {
 
 	Orders            int   `json:"orders"`
 	ProviderSuccesses int64 `json:"provider_successes"`
-	UniqueRows        int   `json:"unique_rows"`
+	UniqueRows        int   `json:"unique_rows"` // settled, with the reference of a charge of their order
+	Mismatched        int   `json:"mismatched"`  // settled, with another reference or for no order that there was
 	DoubleCharged     int   `json:"double_charged"`
 	Lost              int   `json:"lost"`
 	Held              int   `json:"held"`
@@ -42,7 +45,8 @@ type SoakReport struct {
 	Slowest   int `json:"slowest_resolution_ms"` // from the first capture to the settled row, over all orders
 	Unsettled int `json:"unsettled"`             // rows that are neither settled nor held
 
-	Error string `json:"error,omitempty"` // why not everything was finished
+	Error   string `json:"error,omitempty"`   // why not everything was finished
+	Trouble string `json:"trouble,omitempty"` // where the time was over: what the last worker said that could not start
 }
 
 // soak is one under way.
@@ -56,6 +60,7 @@ type soak struct {
 
 	kills, stalls, restarts, orders atomic.Int64
 	killing                         context.Context // ends when there were enough kills, or no time is left
+	timeOver                        bool            // no time was left
 
 	mu      sync.Mutex
 	moments map[string]int
@@ -93,17 +98,22 @@ func Soak(ctx context.Context, p *Place, kills int, limit time.Duration, tell fu
 		return nil, err
 	}
 	defer g.close()
+	ctx, cancel := p.while(ctx)
+	defer cancel()
 	start := time.Now()
 	m := &matrix{place: p, gate: g, times: soakTimes()}
-	if err := m.control(ctx, p.queues()[0]); err != nil {
+	if err := m.control(ctx, p.queues()); err != nil {
 		return nil, err
 	}
 	address, err := p.Fence("")
 	if err != nil {
 		return nil, err
 	}
+	fencing := p.Fencing
+	fencing.Attempts = 1000 // an order may lose many workers
+	fencing.MissingRow = map[Queue]string{Laravel: "doubt", Symfony: "doubt"}
 	file, env, err := p.write(setup{
-		name: soakName, queues: p.queues(), lanes: soakLanes, missingRow: "doubt", times: m.times, hold: never, provider: g.url, fence: address,
+		name: soakName, queues: p.queues(), lanes: soakLanes, fencing: fencing, times: m.times, hold: never, provider: g.url, fence: address,
 	})
 	if err != nil {
 		return nil, err
@@ -116,16 +126,20 @@ func Soak(ctx context.Context, p *Place, kills int, limit time.Duration, tell fu
 	s.run(ctx, limit, tell)
 	r := &SoakReport{Begun: start.UTC().Truncate(time.Second), Version: p.Version, Place: p.Name, AtMoments: s.moments, ServerKills: s.servers}
 	drained := s.drain(ctx)
+	r.Wanted, r.TimeOver = s.want, s.timeOver
+	if s.timeOver {
+		r.Trouble = p.veil.over(s.last)
+	}
 	r.Kills, r.Stalls, r.Restarts = s.kills.Load(), s.stalls.Load(), s.restarts.Load()
 	if err := s.count(context.WithoutCancel(ctx), r); err != nil {
 		return nil, err
 	}
 	r.Seconds = time.Since(start).Seconds()
 	if drained != nil {
-		r.Error = drained.Error()
+		r.Error = p.veil.over(drained.Error())
 	}
-	r.Good = r.Error == "" && r.Orders == r.UniqueRows && r.ProviderSuccesses == int64(r.Orders) && r.DoubleCharged == 0 && r.Lost == 0 && r.Held == 0 && r.Unsettled == 0
-	return r, ctx.Err()
+	r.Good = r.Error == "" && r.Orders == r.UniqueRows && r.ProviderSuccesses == int64(r.Orders) && r.Mismatched == 0 && r.DoubleCharged == 0 && r.Lost == 0 && r.Held == 0 && r.Unsettled == 0
+	return r, context.Cause(ctx)
 }
 
 // run kills until it is enough.
@@ -163,6 +177,7 @@ func (s *soak) run(ctx context.Context, limit time.Duration, tell func(int64)) {
 		}
 	}
 	wg.Wait()
+	s.timeOver = s.kills.Load() < s.want && ctx.Err() == nil
 }
 
 // produce keeps messages on the queues that nobody has taken yet.
@@ -410,11 +425,13 @@ func (s *soak) drain(ctx context.Context) error {
 
 // count compares the provider's charges with the rows, order by order.
 func (s *soak) count(ctx context.Context, r *SoakReport) error {
-	charges := s.gate.sandbox.Stats().Orders
 	r.Orders = int(s.orders.Load())
+	unseen := map[string]bool{} // orders of which no row has told yet
 	for i := range r.Orders {
-		n := charges[fmt.Sprint(firstOrder+1+i)]
-		r.ProviderSuccesses += n
+		order := fmt.Sprint(firstOrder + 1 + i)
+		unseen[order] = true
+		n := len(s.gate.sandbox.Charges(order))
+		r.ProviderSuccesses += int64(n)
 		switch {
 		case n == 0:
 			r.Lost++
@@ -425,6 +442,12 @@ func (s *soak) count(ctx context.Context, r *SoakReport) error {
 	return eachRow(ctx, s.place.Store, soakName, func(row zabor.Row) {
 		switch row.State {
 		case zabor.Settled:
+			charged := slices.ContainsFunc(s.gate.sandbox.Charges(row.Order), func(c sandbox.Charge) bool { return c.ID == row.Reference })
+			if !charged || !unseen[row.Order] {
+				r.Mismatched++
+				return
+			}
+			delete(unseen, row.Order)
 			r.UniqueRows++
 			r.Slowest = max(r.Slowest, int(row.StateSince.Sub(row.CapturedAt).Milliseconds()))
 			switch {

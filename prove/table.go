@@ -48,6 +48,31 @@ func (r *Report) Fenced() bool {
 	return slices.ContainsFunc(r.Cells, func(c Result) bool { return c.Strategy == Fence })
 }
 
+// Verdict is what the report says of the fence, as a sentence; empty: it has none of
+// its cells. What was not finished is no failure: the machine may have had no time
+// for it, or a server may have been away.
+func (r *Report) Verdict() string {
+	failed, unfinished := 0, 0
+	for _, c := range r.Cells {
+		switch {
+		case c.Strategy != Fence || c.Good():
+		case c.Error != "" && c.Charges <= 1:
+			unfinished++
+		default:
+			failed++
+		}
+	}
+	switch {
+	case !r.Fenced():
+		return ""
+	case failed > 0:
+		return fmt.Sprintf("The fence has failed in %d cells: their orders were not charged exactly once, with a row that says so.", failed)
+	case unfinished > 0:
+		return fmt.Sprintf("Not proven: %d cells of the fence were not finished. In all others every order was charged exactly once, and its row says so.", unfinished)
+	}
+	return "The fence: every order was charged exactly once, and its row says so."
+}
+
 // At is the result of a cell; nil: it was not run.
 func (r *Report) At(c Cell) *Result {
 	i := slices.IndexFunc(r.Cells, func(have Result) bool { return have.Cell == c })
@@ -167,12 +192,18 @@ func present[T comparable](r *Report, all []T, of func(Cell) T) []T {
 // Print writes the report for a person.
 func (r *SoakReport) Print(w io.Writer) {
 	at := ""
-	for _, m := range []string{"capturing", "sending", string(Charged), "answered", "saved", "acked", "any"} {
+	for _, m := range []string{"capturing", "sending", string(Charged), "answered", "saved", "acking", "any"} {
 		if n := r.AtMoments[m]; n > 0 {
 			at += fmt.Sprintf(", %d %s", n, m)
 		}
 	}
 	fmt.Fprintf(w, "%-22s %d (%s)\n", "workers killed", r.Kills, strings.TrimPrefix(at, ", "))
+	if r.TimeOver {
+		fmt.Fprintf(w, "%-22s the time was over after %d of the %d kills that were asked for: what stands here is true of these alone\n", "NOT ALL", r.Kills, r.Wanted)
+		if r.Trouble != "" {
+			fmt.Fprintf(w, "%-22s %s\n", "could not start", r.Trouble)
+		}
+	}
 	fmt.Fprintf(w, "%-22s %d\n", "stalled past reserve", r.Stalls)
 	fmt.Fprintf(w, "%-22s %d\n", "stopped in order", r.Restarts)
 	for name, n := range r.ServerKills {
@@ -181,6 +212,9 @@ func (r *SoakReport) Print(w io.Writer) {
 	fmt.Fprintf(w, "%-22s %d\n", "orders", r.Orders)
 	fmt.Fprintf(w, "%-22s %d\n", "provider 200s", r.ProviderSuccesses)
 	fmt.Fprintf(w, "%-22s %d\n", "unique rows", r.UniqueRows)
+	if r.Mismatched > 0 {
+		fmt.Fprintf(w, "%-22s %d\n", "rows of other charges", r.Mismatched)
+	}
 	fmt.Fprintf(w, "%-22s %d\n", "charged twice", r.DoubleCharged)
 	fmt.Fprintf(w, "%-22s %d\n", "lost", r.Lost)
 	fmt.Fprintf(w, "%-22s %d\n", "held", r.Held)

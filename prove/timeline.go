@@ -37,6 +37,7 @@ const (
 
 // Those that a timeline tells of.
 const (
+	before   = "worker 0" // dies before the cell's own death
 	first    = "worker 1"
 	second   = "worker 2"
 	provides = "provider"
@@ -46,18 +47,20 @@ const (
 // timeline takes events from many goroutines.
 type timeline struct {
 	start time.Time
+	veil  *veil
 
 	mu     sync.Mutex
 	events []Event
 }
 
-func newTimeline() *timeline { return &timeline{start: time.Now()} }
+func (p *Place) newTimeline() *timeline { return &timeline{start: time.Now(), veil: p.veil} }
 
 func (t *timeline) add(who string, kind Kind, format string, args ...any) {
+	text := t.veil.over(fmt.Sprintf(format, args...))
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	at := float64(time.Since(t.start).Microseconds()) / 1000
-	t.events = append(t.events, Event{at, who, kind, fmt.Sprintf(format, args...)})
+	t.events = append(t.events, Event{at, who, kind, text})
 }
 
 // all are the events so far, in their order.

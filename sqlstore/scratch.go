@@ -134,15 +134,31 @@ func (s *Scratch) open(ctx context.Context, store *Store) error {
 	if err := s.clear(ctx); err != nil {
 		return err
 	}
-	for _, statement := range []string{s.d.create, "CREATE TABLE " + s.d.markTable + " (id INTEGER NOT NULL PRIMARY KEY)"} {
-		if _, err := s.db.ExecContext(ctx, statement); err != nil {
-			return s.refused("make", store, err)
-		}
+	if err := s.make(ctx); err != nil {
+		return s.refused("make", store, err)
 	}
 	return s.checkAddress(ctx)
 }
 
-// clear removes the place, if it is one that this package has made.
+// make makes the place with its mark: both or neither, except on MySQL, where a
+// program that dies between the two leaves an empty database that is nobody's.
+func (s *Scratch) make(ctx context.Context) error {
+	tx, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // of nothing, once it is committed
+	for _, statement := range []string{s.d.create, "CREATE TABLE " + s.d.markTable + " (id INTEGER NOT NULL PRIMARY KEY)"} {
+		if _, err := tx.ExecContext(ctx, statement); err != nil {
+			return err
+		}
+	}
+	return tx.Commit()
+}
+
+// clear removes the place, if it is one that this package has made. One without
+// the mark is not, and an empty one least of all: what is in it that is no table
+// (functions, types, grants) would go with it.
 func (s *Scratch) clear(ctx context.Context) error {
 	var there int
 	if err := s.db.QueryRowContext(ctx, s.d.there).Scan(&there); err != nil {
@@ -167,8 +183,12 @@ func (s *Scratch) clear(ctx context.Context) error {
 	if err := rows.Err(); err != nil {
 		return fmt.Errorf("look into the %s %s: %w", s.d.what, s.name, err)
 	}
-	if len(tables) > 0 && !slices.Contains(tables, scratchMark) {
-		return &Problem{Found: fmt.Sprintf("there is a %s %s with tables of somebody else's (%s, …)", s.d.what, s.name, tables[0]), Fix: "it was not touched; rename it, or look whether it is needed"}
+	if !slices.Contains(tables, scratchMark) {
+		what := "without tables"
+		if len(tables) > 0 {
+			what = "with tables of somebody else's (" + tables[0] + ", …)"
+		}
+		return &Problem{Found: fmt.Sprintf("there is a %s %s that zabor has not made, %s", s.d.what, s.name, what), Fix: "it was not touched; rename it, or if nobody needs it: " + s.d.remove}
 	}
 	if _, err := s.db.ExecContext(ctx, s.d.remove); err != nil {
 		return fmt.Errorf("remove the %s %s: %w", s.d.what, s.name, err)
@@ -236,15 +256,16 @@ func openScratchFolder(a address, name string) (*Scratch, error) {
 	}
 	s := &Scratch{name: name, folder: filepath.Join(filepath.Dir(file), name)}
 	mark := filepath.Join(s.folder, scratchMark)
-	if err := os.Mkdir(s.folder, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
-		return nil, &Problem{Found: fmt.Sprintf("the folder %s cannot be made (%v)", s.folder, err), Fix: "let this user write the folder of the fence's file"}
+	made := os.Mkdir(s.folder, 0o700)
+	if made != nil && !errors.Is(made, os.ErrExist) {
+		return nil, &Problem{Found: fmt.Sprintf("the folder %s cannot be made (%v)", s.folder, made), Fix: "let this user write the folder of the fence's file"}
 	}
 	there, err := os.ReadDir(s.folder)
 	if err != nil {
 		return nil, err
 	}
-	if len(there) > 0 && !slices.ContainsFunc(there, func(e os.DirEntry) bool { return e.Name() == scratchMark }) {
-		return nil, &Problem{Found: fmt.Sprintf("there is a folder %s with somebody else's files", s.folder), Fix: "it was not touched; rename it, or look whether it is needed"}
+	if made != nil && !slices.ContainsFunc(there, func(e os.DirEntry) bool { return e.Name() == scratchMark }) {
+		return nil, &Problem{Found: fmt.Sprintf("there is a folder %s that zabor has not made", s.folder), Fix: "it was not touched; rename it, or remove it if nobody needs it"}
 	}
 	if s.file, err = os.OpenFile(mark, os.O_CREATE|os.O_RDWR, 0o600); err != nil {
 		return nil, err

@@ -111,7 +111,8 @@ func TestScratchIsApartAndRemoved(t *testing.T) {
 	}
 }
 
-// What somebody else has made under the name stays.
+// What somebody else has made under the name stays, and most of all where nothing
+// can be seen in it.
 func TestScratchLeavesOthers(t *testing.T) {
 	t.Parallel()
 	for name, address := range scratchServers() {
@@ -134,6 +135,16 @@ func TestScratchLeavesOthers(t *testing.T) {
 				if _, err := os.Stat(file); err != nil {
 					t.Fatal(err)
 				}
+				empty := filepath.Join(filepath.Dir(folder), "zabor_empty")
+				if err := os.Mkdir(empty, 0o700); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := OpenScratch(t.Context(), at, "zabor_empty"); !errors.As(err, &problem) {
+					t.Fatalf("an empty folder: got %v, want a problem", err)
+				}
+				if left, err := os.ReadDir(empty); err != nil || len(left) > 0 {
+					t.Fatalf("the empty folder holds %v, %v", left, err)
+				}
 				return
 			}
 			real, err := Open(at)
@@ -141,14 +152,21 @@ func TestScratchLeavesOthers(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer real.Close()
-			create := "CREATE SCHEMA zabor_others"
+			create, kept, call := "CREATE SCHEMA ", "CREATE FUNCTION zabor_empty.seven() RETURNS INTEGER LANGUAGE sql AS 'SELECT 7'", "SELECT zabor_empty.seven()"
 			if name == "mariadb" {
-				create = "CREATE DATABASE zabor_others"
+				create, kept = "CREATE DATABASE ", "CREATE FUNCTION zabor_empty.seven() RETURNS INTEGER DETERMINISTIC RETURN 7"
 			}
-			for _, statement := range []string{create, "CREATE TABLE zabor_others.letters (id INTEGER)"} {
+			for _, statement := range []string{create + "zabor_others", "CREATE TABLE zabor_others.letters (id INTEGER)", create + "zabor_empty", kept} {
 				if _, err := real.db.Exec(statement); err != nil {
 					t.Fatal(err)
 				}
+			}
+			if _, err := OpenScratch(t.Context(), at, "zabor_empty"); !errors.As(err, &problem) || !strings.Contains(err.Error(), "without tables") {
+				t.Fatalf("without tables: got %v, want a problem", err)
+			}
+			var seven int
+			if err := real.db.QueryRow(call).Scan(&seven); err != nil || seven != 7 {
+				t.Fatalf("the function in it: %d, %v", seven, err)
 			}
 			if _, err := OpenScratch(t.Context(), at, "zabor_others"); !errors.As(err, &problem) || !strings.Contains(err.Error(), "letters") {
 				t.Fatalf("got %v, want a problem that names the table", err)

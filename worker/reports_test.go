@@ -218,7 +218,7 @@ func delayIsKeptInTheQueue(t *testing.T, s *shop) {
 	if row := s.row("1"); row.CapturedAt.Before(due) || row.Captures != 1 || s.count("zabor_fences") != 1 {
 		t.Errorf("row %+v; it was due at %v", row, due)
 	}
-	s.wantEvents("capturing", "sending", "answered", "saved", "acking", "ack", "acked")
+	s.wantEvents("capturing", "sending", "answered", "saved", "ack", "acked")
 }
 
 // The same worker that meets its own live claim backs off too.

@@ -14,16 +14,29 @@ import (
 // second message for the key does not follow it. Who dies between the two leaves
 // no note: a second message goes on too then, and none is ever left behind.
 func (w *Worker) ack(ctx context.Context, q Queue, m *Message, s *step.Step, row zabor.Row) {
-	w.at(Acking, row.Key)
 	m.Then = then(m, s, row)
 	m.Settled = row.State == zabor.Settled && s.Then() == ""
-	err := w.answer(ctx, q, m, "ack", func(ctx context.Context) error { return q.Ack(ctx, m) })
+	err := w.answer(WithAck(ctx, row.Key), q, m, "ack", func(ctx context.Context) error { return q.Ack(ctx, m) })
 	w.at(Acked, row.Key)
 	if err != nil || m.Then == "" {
 		return
 	}
 	w.Log.Info("gone on", "queue", q.Name(), "message", m.ID, "key", row.Key, "order", row.Order, "step", row.Step, "to", m.Then)
 	w.note(ctx, row.Key, func(ctx context.Context) error { return w.Fence.MovedOn(ctx, row.Key, row.Generation) })
+}
+
+// ackOf is how a context holds the key whose message is acked.
+type ackOf struct{}
+
+// WithAck is ctx for the ack of the message of k.
+func WithAck(ctx context.Context, k zabor.Key) context.Context {
+	return context.WithValue(ctx, ackOf{}, k)
+}
+
+// AckOf is the key whose message is acked in ctx, and whether one is.
+func AckOf(ctx context.Context) (zabor.Key, bool) {
+	k, ok := ctx.Value(ackOf{}).(zabor.Key)
+	return k, ok
 }
 
 // then is the queue on which m goes on after its row; empty: none. A job with a

@@ -15,8 +15,11 @@ import (
 
 // The moments of the ack, after those of [zabor.Fence].
 const (
-	Acking zabor.Moment = "acking" // the row says that it is done, the queue does not
-	Acked  zabor.Moment = "acked"  // the queue has answered
+	// Acking: the queue has carried the ack out, and its reply has not come to the
+	// worker. Only who watches the queue's connection sees it; [AckOf] tells it which
+	// command is an ack.
+	Acking zabor.Moment = "acking"
+	Acked  zabor.Moment = "acked" // the queue has answered
 )
 
 // Queue is a source and what the worker must know of it.
@@ -66,7 +69,7 @@ type Worker struct {
 	Taken func(queue string)
 
 	Log *slog.Logger
-	// At is told of Acking and Acked; nil: nobody is.
+	// At is told of Acked; nil: nobody is.
 	At func(zabor.Moment, zabor.Key)
 
 	rest    atomic.Int64 // until when nothing is received, in unix nanoseconds: the fence could not be written

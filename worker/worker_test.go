@@ -302,7 +302,7 @@ func TestAckIsLast(t *testing.T) {
 	s := newShop(t)
 	s.charge("1")
 	s.drained()
-	s.wantEvents("capturing", "sending", "answered", "saved", "acking", "ack", "acked")
+	s.wantEvents("capturing", "sending", "answered", "saved", "ack", "acked")
 	if row := s.row("1"); row.State != zabor.Settled || row.Reference != "pay_1" {
 		t.Errorf("row %+v", row)
 	}
@@ -587,7 +587,7 @@ func TestReserveIsRenewed(t *testing.T) {
 	close(end)
 	s.eventually("the queue is empty", func() bool { return s.depth().Empty() })
 	stop()
-	s.wantEvents("capturing", "sending", "answered", "saved", "acking", "ack", "acked")
+	s.wantEvents("capturing", "sending", "answered", "saved", "ack", "acked")
 }
 
 // A worker that is told to stop while a message arrives puts it back at the head,

@@ -26,7 +26,7 @@ var moments = []moment{
 	{"before the answer", "", zabor.Captured, 1, true},
 	{"before the save", "answered", zabor.Captured, 1, true},
 	{"before the ack", "saved", zabor.Settled, 1, true},
-	{"in the ack", "acked", zabor.Settled, 1, false},
+	{"in the ack", "acking", zabor.Settled, 1, false},
 }
 
 const (

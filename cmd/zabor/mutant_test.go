@@ -70,20 +70,18 @@ func (s *lateStore) Swap(ctx context.Context, prev, next zabor.Row, w zabor.Writ
 	return s.Store.Swap(ctx, prev, next, w)
 }
 
-// forgetfulStore saves no success but that of the first order, without which no
+// forgetfulStore saves no success but that of the control orders, without which no
 // proof begins.
 type forgetfulStore struct{ zabor.Store }
 
 func (s forgetfulStore) Swap(ctx context.Context, prev, next zabor.Row, w zabor.Write) error {
-	if next.State == zabor.Settled && next.Order != "1000" {
+	if next.State == zabor.Settled && next.Scope != "control" {
 		return nil
 	}
 	return s.Store.Swap(ctx, prev, next, w)
 }
 
-// rudeStore writes over whatever others have written meanwhile. What a sleeper's
-// call that did nothing would leave as doubt it leaves as free: else the resolver
-// finds the charge again, and the second guard hides that the first is gone.
+// rudeStore writes over whatever others have written meanwhile.
 type rudeStore struct{ zabor.Store }
 
 func (s rudeStore) Swap(ctx context.Context, prev, next zabor.Row, w zabor.Write) error {
@@ -93,9 +91,6 @@ func (s rudeStore) Swap(ctx context.Context, prev, next zabor.Row, w zabor.Write
 			return err
 		}
 		next.Claim.Epoch = now.Claim.Epoch + 1
-		if now.Claim != prev.Claim && next.State == zabor.Doubt {
-			next.State, next.Basis = zabor.Released, zabor.ByUnsent
-		}
 		if err := s.Store.Swap(ctx, now, next, w); err != zabor.ErrStale { //nolint:errorlint // the store's own, unwrapped
 			return err
 		}

@@ -6,11 +6,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
 
+	"github.com/alecthomas/kong"
 	"golang.org/x/term"
 
 	"zabor/internal/config"
@@ -26,13 +29,13 @@ type proveCommand struct {
 	JSON     bool             `name:"json" help:"One JSON object."`
 	HTML     string           `name:"html" placeholder:"FILE" help:"Also write one self-contained page: the table, the timeline of each cell, versions and settings."`
 	Strategy []prove.Strategy `enum:"auto-ack,ack-after,unique-lock,fence" placeholder:"NAME" help:"Only these: auto-ack, ack-after, unique-lock, fence."`
-	Moment   []prove.Moment   `enum:"before-capture,before-send,sent,charged,answered,saved,in-ack" placeholder:"NAME" help:"Only these: before-capture, before-send, sent, charged, answered, saved, in-ack."`
+	Moment   []prove.Moment   `enum:"before-capture,before-send,recaptured,sent,charged,answered,saved,in-ack" placeholder:"NAME" help:"Only these: before-capture, before-send, recaptured, sent, charged, answered, saved, in-ack."`
 	Queue    []prove.Queue    `enum:"laravel,symfony" placeholder:"NAME" help:"Only these: laravel, symfony."`
 	Death    []prove.Death    `enum:"sigkill,sigstop,sigterm" placeholder:"NAME" help:"Only these: sigkill, sigstop, sigterm."`
 
 	Soak  bool          `help:"Instead of the table: kill, stall and restart at random, until --kills workers were killed."`
 	Kills int           `placeholder:"N" help:"With --soak: how many; 100 where it is not given."`
-	For   time.Duration `placeholder:"DURATION" help:"With --soak: stop killing after so long."`
+	For   time.Duration `placeholder:"DURATION" help:"With --soak: stop killing after so long, however few were killed by then; the report says so."`
 }
 
 func (c *proveCommand) Run(p *program) error {
@@ -53,11 +56,18 @@ func (c *proveCommand) Run(p *program) error {
 	} else {
 		err = c.matrix(p, place)
 	}
-	if closed := closePlace(); closed != nil {
-		p.log.Error("not everything of the proof was removed; the next run removes it", "error", closed)
+	left := closePlace()
+	switch {
+	case left == nil:
+		return err
+	case err == nil:
+		return bad(fmt.Errorf("the proof is done, and not all that it had made on your servers could be removed: %w", left), leftHint)
 	}
+	p.log.Error("not all that the proof had made on your servers could be removed; "+leftHint, "error", left)
 	return err
 }
+
+const leftHint = "the next proof on these servers removes it, once it may; docs/prove.md says what there is"
 
 func (c *proveCommand) check() error {
 	chosen := len(c.Strategy) + len(c.Moment) + len(c.Queue) + len(c.Death)
@@ -72,10 +82,17 @@ func (c *proveCommand) check() error {
 	return nil
 }
 
-// place is where the proof happens: embedded, or where a configuration is named,
-// on its servers.
+// named reports whether the command line itself has the flag: a variable of the
+// environment does not count.
+func (p *program) named(flag string) bool {
+	return slices.ContainsFunc(p.path, func(part *kong.Path) bool { return part.Flag != nil && part.Flag.Name == flag && !part.Resolved })
+}
+
+// place is where the proof happens: embedded, or where the command line names a
+// configuration, on its servers. A host's ZABOR_CONFIG is for its workers: nobody
+// who types two words means that host's Redis and database by them.
 func (p *program) place(dir string) (place *prove.Place, closePlace func() error, err error) {
-	if p.cli.Config == "" {
+	if !p.named("config") {
 		place, closePlace, err = prove.Embedded(p.ctx, dir)
 	} else {
 		place, closePlace, err = p.ownPlace(dir)
@@ -107,6 +124,7 @@ func (p *program) ownPlace(dir string) (*prove.Place, func() error, error) {
 	for _, s := range list {
 		on.Keys[s.queue] = s.key
 	}
+	on.Fencing = fencing(file)
 	var clients []redis.UniversalClient
 	if file.Redis != "" {
 		if on.Redis, err = newRedis(string(file.Redis)); err != nil {
@@ -138,6 +156,23 @@ func (p *program) ownPlace(dir string) (*prove.Place, func() error, error) {
 		return nil, nil, placeFailure(err)
 	}
 	return place, closePlace, nil
+}
+
+// fencing is what the proof's fence has of the file's own: of the first queue of each
+// framework what that says of missing rows. Nobody shares the proof's queues.
+func fencing(file *config.Config) prove.Fencing {
+	f := prove.Fencing{
+		EncryptionKey: string(file.EncryptionKey), Journal: file.Journal != "", Attempts: file.Attempts,
+		MissingRow: map[prove.Queue]string{prove.Laravel: "doubt", prove.Symfony: "doubt"},
+	}
+	for _, name := range slices.Backward(slices.Sorted(maps.Keys(file.Queues))) {
+		q, framework := file.Queues[name], prove.Laravel
+		if q.Symfony != nil {
+			framework = prove.Symfony
+		}
+		f.MissingRow[framework] = q.MissingRow
+	}
+	return f
 }
 
 // placeFailure is why no proof can happen on an installation's servers.
@@ -182,7 +217,7 @@ func (c *proveCommand) matrix(p *program, place *prove.Place) error {
 	})
 	say("\r%-79s\r", "")
 	if err != nil {
-		return fmt.Errorf("prove: %w", err)
+		return unproven(p, err)
 	}
 	if c.HTML != "" {
 		if err := writePage(c.HTML, report); err != nil {
@@ -198,12 +233,19 @@ func (c *proveCommand) matrix(p *program, place *prove.Place) error {
 	}
 	switch {
 	case !report.Good:
-		return bad(errors.New("the fence has failed: not every order of its column was charged exactly once with a row that says so"),
-			"--html FILE has the timeline of each cell; please report it with that page")
+		return bad(errors.New(report.Verdict()), "--html FILE has the timeline of each cell; please report it with that page")
 	case !c.JSON && report.Fenced():
-		fmt.Fprintf(p.stdout, "\nThe fence: every order was charged exactly once, and its row says so. (%.1f s)\n", report.Seconds)
+		fmt.Fprintf(p.stdout, "\n%s (%.1f s)\n", report.Verdict(), report.Seconds)
 	}
 	return nil
+}
+
+// unproven is the error of a proof that has no report.
+func unproven(p *program, err error) error {
+	if p.ctx.Err() != nil {
+		return bad(errors.New("the proof was stopped before its end: nothing is known of the fence by it"), "")
+	}
+	return fmt.Errorf("prove: %w", err)
 }
 
 func writePage(name string, report *prove.Report) error {
@@ -229,7 +271,7 @@ func (c *proveCommand) soak(p *program, place *prove.Place) error {
 	})
 	say("\r%-79s\r", "")
 	if err != nil {
-		return fmt.Errorf("prove: %w", err)
+		return unproven(p, err)
 	}
 	if c.JSON {
 		if err := json.NewEncoder(p.stdout).Encode(report); err != nil {
@@ -260,9 +302,10 @@ func (c *proveWorkerCommand) Run(p *program) error {
 		return err
 	}
 	defer store.Close()
+	stop := stopAt(c.StopAt)
 	w := &prove.Worker{
 		Strategy: s.Strategy, Provider: s.Provider, Prefix: s.Prefix, LockLife: s.LockLife,
-		Payments: store.DB(), Dialect: store.Dialect(), Scope: s.Scope, At: stopAt(c.StopAt), Log: p.log,
+		Payments: store.DB(), Dialect: store.Dialect(), Scope: s.Scope, At: stop, Log: p.log,
 	}
 	if s.Queue == prove.Laravel {
 		client, err := newRedis(s.Redis)
@@ -270,6 +313,7 @@ func (c *proveWorkerCommand) Run(p *program) error {
 			return err
 		}
 		defer client.Close()
+		client.AddHook(ackHook{stop})
 		w.Locks = client
 		w.Source, err = laravel.NewSource(client, laravel.Config{Queue: prove.LaravelQueue, Prefix: s.Prefix, Connection: "redis", RetryAfter: s.Reserve})
 		if err != nil {
@@ -283,6 +327,7 @@ func (c *proveWorkerCommand) Run(p *program) error {
 	}
 	client := redis.NewUniversalClient(config.Options())
 	defer client.Close()
+	client.AddHook(ackHook{stop})
 	w.Locks = client
 	source, err := messenger.NewSource(client, messenger.Options{Name: prove.Transport, Config: config, Host: "prove"})
 	if err != nil {

@@ -70,7 +70,7 @@ func TestKilledProxyChargesOnce(t *testing.T) {
 	t.Parallel()
 	for _, d := range databases {
 		for _, m := range moments {
-			if m.stopAt == "acked" {
+			if m.stopAt == "acking" {
 				continue
 			}
 			t.Run(d.name+"/"+m.name, func(t *testing.T) {

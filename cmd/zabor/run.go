@@ -62,6 +62,7 @@ type program struct {
 	log            *slog.Logger
 	cli            *cli
 	model          *kong.Application // the commands and flags
+	path           []*kong.Path      // the command line, as it was read
 	send           func(zabor.Alert) // to the alert addresses; nil: alerts go to the log only
 	lost           func() int64      // messages of alerts that no address has taken; nil: none are sent
 	count          func(zabor.Alert) // for the metrics; nil: there are none
@@ -101,7 +102,7 @@ func runSeeded(ctx context.Context, args []string, stdout, stderr io.Writer, see
 		fmt.Fprintf(stderr, "zabor: hint: %q shows every command and flag\n", "zabor --help")
 		return exitUsage
 	}
-	p := &program{ctx: ctx, stdout: stdout, stderr: stderr, cli: &c, model: parser.Model, log: newLog(&c, stderr), seed: seed}
+	p := &program{ctx: ctx, stdout: stdout, stderr: stderr, cli: &c, model: parser.Model, path: parsed.Path, log: newLog(&c, stderr), seed: seed}
 	return p.report(parsed.Run(p))
 }
 

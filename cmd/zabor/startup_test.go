@@ -257,7 +257,7 @@ func TestRedisForgets(t *testing.T) {
 		t.Parallel()
 		s := newShop(t, databases[0].open(t), options{})
 		s.redis.RPush(t.Context(), "laravel_database_queues:payments", job(t, 1, 0))
-		stopped := s.worker("--stop-at", "acking")
+		stopped := s.worker("--stop-at", "saved")
 		stopped.stopped()
 		const reserved = "laravel_database_queues:payments:reserved"
 		dump, err := s.redis.Dump(t.Context(), reserved).Result()

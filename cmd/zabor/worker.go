@@ -6,13 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"zabor"
 	"zabor/internal/config"
@@ -56,6 +53,9 @@ func (c *workerCommand) Run(p *program) error {
 	if c.StopAt != "" {
 		stop := stopAt(c.StopAt)
 		w.Fence.At, w.At = stop, stop
+		for _, q := range list {
+			q.redis.AddHook(ackHook{stop})
+		}
 	}
 	if err := p.ready(core, w, list, c.AcceptEviction); err != nil {
 		return err
@@ -317,21 +317,4 @@ func (p *program) leftFailed(file *config.Config, store *sqlstore.Store, list []
 		fmt.Fprintf(p.stderr, "zabor: and %d more failed messages\n", n-mostLeft)
 	}
 	return n, nil
-}
-
-// stopAt stops this process by SIGSTOP at the given moment, once, so that
-// whoever started it can kill it there or let it go on.
-func stopAt(moment string) func(zabor.Moment, zabor.Key) {
-	var once sync.Once
-	return func(m zabor.Moment, k zabor.Key) {
-		if moment == string(m) || moment == string(m)+":"+k.Order {
-			once.Do(func() {
-				// To this very thread: sent to the process, the signal would
-				// leave this goroutine running for a moment.
-				runtime.LockOSThread()
-				defer runtime.UnlockOSThread()
-				_ = unix.Tgkill(unix.Getpid(), unix.Gettid(), unix.SIGSTOP)
-			})
-		}
-	}
 }

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"context"
+	"runtime"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sys/unix"
+
+	"zabor"
+	"zabor/worker"
+)
+
+// stopAt stops this process by SIGSTOP at the given moment, once, so that
+// whoever started it can kill it there or let it go on.
+func stopAt(moment string) func(zabor.Moment, zabor.Key) {
+	var once sync.Once
+	return func(m zabor.Moment, k zabor.Key) {
+		if moment == string(m) || moment == string(m)+":"+k.Order {
+			once.Do(func() {
+				// To this very thread: sent to the process, the signal would
+				// leave this goroutine running for a moment.
+				runtime.LockOSThread()
+				defer runtime.UnlockOSThread()
+				_ = unix.Tgkill(unix.Getpid(), unix.Gettid(), unix.SIGSTOP)
+			})
+		}
+	}
+}
+
+// ackHook tells at of [worker.Acking]: Redis has carried an ack out and replied, and
+// the reply has not come to whoever waits for it.
+type ackHook struct{ at func(zabor.Moment, zabor.Key) }
+
+func (h ackHook) told(ctx context.Context, err error) error {
+	if key, ok := worker.AckOf(ctx); ok && err == nil { // a script that Redis does not know yet is sent again
+		h.at(worker.Acking, key)
+	}
+	return err
+}
+
+func (h ackHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h ackHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error { return h.told(ctx, next(ctx, cmd)) }
+}
+
+func (h ackHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error { return h.told(ctx, next(ctx, cmds)) }
+}
