@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -15,13 +16,15 @@ import (
 	"zabor/sqlstore"
 )
 
-// cellLimit bounds one cell. Nothing in it takes half of that, unless the
-// machine has no time for it or an order is stuck.
+// cellLimit bounds one cell, and the control orders. Nothing in it takes half of
+// that, unless the machine has no time for it or an order is stuck; a machine on
+// which the control orders took long has so much more, see [matrix.limit].
 const cellLimit = 75 * time.Second
 
 // death is one cell under way. It watches its order at the provider.
 type death struct {
 	Cell
+	scope string // of its rows; its queue's and its files' name too
 	t     *timeline
 	times Times
 
@@ -63,20 +66,39 @@ func (d *death) strike() bool {
 
 // cell runs one cell.
 func (m *matrix) cell(ctx context.Context, c Cell, number int64) Result {
-	ctx, cancel := context.WithTimeout(ctx, cellLimit)
+	ctx, cancel := context.WithTimeout(ctx, m.limit)
 	defer cancel()
-	d := &death{Cell: c, t: m.place.newTimeline(), times: m.times, reached: make(chan struct{}), struck: make(chan struct{})}
+	return m.try(ctx, c, number, 0)
+}
+
+// errAsleep says that a cell shows nothing: whoever was stopped holds SQLite's lock,
+// because another part of it was just writing, and nobody else can write anything,
+// under whatever strategy.
+var errAsleep = errors.New("the worker that was stopped holds the lock of SQLite's file")
+
+// again is how much higher the number of a cell's order is when it is run again.
+const again = 100_000
+
+// try runs a cell for the first time (0) or once more.
+func (m *matrix) try(ctx context.Context, c Cell, number int64, try int) Result {
+	d := &death{Cell: c, scope: c.name(), t: m.place.newTimeline(), times: m.times, reached: make(chan struct{}), struck: make(chan struct{})}
+	if try > 0 {
+		d.scope += fmt.Sprint(".", try)
+	}
 	order := fmt.Sprint(number)
 	m.gate.watch(order, d)
 	result := Result{Cell: c}
 	err := m.die(ctx, d, number)
+	if errors.Is(err, errAsleep) && try < 3 && ctx.Err() == nil {
+		return m.try(ctx, c, number+again, try+1)
+	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		err = fmt.Errorf("not finished after %s", cellLimit)
+		err = fmt.Errorf("not finished after %s", m.limit.Round(time.Second))
 	}
 	// What was charged is counted even where the cell could not be finished.
-	ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	counting, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
-	if count := m.count(ctx, &result, order); err == nil {
+	if count := m.count(counting, &result, d.scope, order); err == nil {
 		err = count
 	}
 	if err != nil {
@@ -92,7 +114,7 @@ func (m *matrix) cell(ctx context.Context, c Cell, number int64) Result {
 func (m *matrix) die(ctx context.Context, d *death, number int64) error {
 	strike := sync.OnceFunc(func() { close(d.struck) })
 	defer strike()
-	if err := m.place.put(ctx, d.Queue, d.name(), produce.Charge{Order: number, Minor: 1999}); err != nil {
+	if err := m.place.put(ctx, d.Queue, d.scope, produce.Charge{Order: number, Minor: 1999}); err != nil {
 		return err
 	}
 	d.t.add(queued, Put, "order %d is on the queue", number)
@@ -139,6 +161,9 @@ func (m *matrix) die(ctx context.Context, d *death, number int64) error {
 		return fmt.Errorf("%w: worker 2 has not emptied the queue: %s", err, two.log.tail())
 	}
 	d.t.add(second, Ended, "ends by itself, with code %d", two.code())
+	if d.Death == Stall && two.code() != 0 && strings.Contains(two.log.tail(), "SQLITE_BUSY") {
+		return errAsleep
+	}
 	if d.Death == Stall {
 		// Past the reserve, also where there was nothing to do for another.
 		select {
@@ -225,7 +250,7 @@ func (d *death) deal(ctx context.Context, one *process) error {
 type starter func(who, stopAt string) (*process, error)
 
 func (m *matrix) starter(d *death) (starter, error) {
-	address, err := m.place.Fence(d.name())
+	address, err := m.place.Fence(d.scope)
 	if err != nil {
 		return nil, err
 	}
@@ -235,7 +260,7 @@ func (m *matrix) starter(d *death) (starter, error) {
 	if d.Strategy == Fence {
 		var file string
 		file, env, err = m.place.write(setup{
-			name: d.name(), queues: []Queue{d.Queue}, lanes: 1, fencing: m.place.Fencing, times: m.times, hold: time.Minute,
+			name: d.scope, queues: []Queue{d.Queue}, lanes: 1, fencing: m.place.Fencing, times: m.times, hold: never,
 			provider: m.gate.url, fence: address,
 		})
 		if err != nil {
@@ -244,8 +269,8 @@ func (m *matrix) starter(d *death) (starter, error) {
 		args = []string{"worker", "--drain", "-c", file}
 	} else {
 		input, err = json.Marshal(WorkerSettings{
-			Strategy: d.Strategy, Queue: d.Queue, Scope: d.name(), Redis: m.place.RedisURL, Prefix: m.place.laravelPrefix(d.name()),
-			DSN: m.place.dsn(d.name(), m.times), Database: address, Provider: m.gate.url, Reserve: m.times.Reserve, LockLife: m.times.LockLife,
+			Strategy: d.Strategy, Queue: d.Queue, Scope: d.scope, Redis: m.place.RedisURL, Prefix: m.place.laravelPrefix(d.scope),
+			DSN: m.place.dsn(d.scope, m.times), Database: address, Provider: m.gate.url, Reserve: m.times.Reserve, LockLife: m.times.LockLife,
 		})
 		if err != nil {
 			return nil, err
@@ -268,7 +293,7 @@ func (m *matrix) starter(d *death) (starter, error) {
 }
 
 // count fills in what the provider and the rows say of the order.
-func (m *matrix) count(ctx context.Context, r *Result, order string) error {
+func (m *matrix) count(ctx context.Context, r *Result, scope, order string) error {
 	charges := m.gate.sandbox.Charges(order)
 	r.Charges = int64(len(charges))
 	r.ProviderSuccesses = r.Charges
@@ -278,7 +303,7 @@ func (m *matrix) count(ctx context.Context, r *Result, order string) error {
 	case r.Charges > 1:
 		r.DoubleCharged = 1
 	}
-	address, err := m.place.Fence(r.name())
+	address, err := m.place.Fence(scope)
 	if err != nil {
 		return err
 	}
@@ -287,7 +312,7 @@ func (m *matrix) count(ctx context.Context, r *Result, order string) error {
 		return err
 	}
 	defer store.Close()
-	said, err := m.place.references(ctx, store, r.Strategy, r.name())
+	said, err := m.place.references(ctx, store, r.Strategy, scope)
 	if slices.ContainsFunc(charges, func(c sandbox.Charge) bool { return slices.Contains(said[order], c.ID) }) {
 		r.UniqueRows = 1
 	}

@@ -43,6 +43,7 @@ type matrix struct {
 	place *Place
 	gate  *gate
 	times Times
+	limit time.Duration // of one cell
 }
 
 // lanes is how many cells run at the same time: nearly all of a cell is waiting
@@ -79,6 +80,7 @@ func Matrix(ctx context.Context, p *Place, f Filter, done func(Result)) (*Report
 	if err := m.control(ctx, f.Queues); err != nil {
 		return nil, err
 	}
+	m.limit = cellLimit + 30*time.Since(start)
 	var wg sync.WaitGroup
 	var next atomic.Int64
 	for range min(lanes, len(cells)) {
@@ -119,7 +121,7 @@ func (m *matrix) control(ctx context.Context, queues []Queue) error {
 		return err
 	}
 	file, env, err := m.place.write(setup{
-		name: name, queues: queues, lanes: 1, fencing: m.place.Fencing, times: m.times, hold: time.Minute, provider: m.gate.url, fence: address,
+		name: name, queues: queues, lanes: 1, fencing: m.place.Fencing, times: m.times, hold: never, provider: m.gate.url, fence: address,
 	})
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -70,6 +71,12 @@ func (t *timeline) all() []Event {
 	return append([]Event(nil), t.events...)
 }
 
+// ofTheStart begin what every worker says before it takes a message, and what one
+// that waits for the end says: nothing of it is about the order.
+var ofTheStart = [...]string{
+	"the queue is zabor's from now on", "cannot tell whether Redis evicts", "there is no failure transport", "draining: ",
+}
+
 // told is the text of one line that a worker logged; empty: it tells nothing of a
 // charge.
 func told(line []byte) string {
@@ -83,6 +90,9 @@ func told(line []byte) string {
 	text, _ := entry["msg"].(string)
 	switch text {
 	case "started", "provider", "queue":
+		return ""
+	}
+	if slices.ContainsFunc(ofTheStart[:], func(known string) bool { return strings.HasPrefix(text, known) }) {
 		return ""
 	}
 	for _, name := range []string{"state", "reference", "delay", "reason", "error"} {

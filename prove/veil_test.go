@@ -75,7 +75,7 @@ func TestAReportHoldsNoAddress(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer g.close()
-	m := &matrix{place: place, gate: g, times: times()}
+	m := &matrix{place: place, gate: g, times: times(), limit: cellLimit}
 	r := &Report{Cells: []Result{m.cell(t.Context(), Cell{Fence, Saved, Laravel, Kill}, firstOrder)}}
 	if r.Cells[0].Error == "" || len(r.Cells[0].Timeline) < len(troubles) {
 		t.Fatalf("the cell tells of nothing: %+v", r.Cells[0])
