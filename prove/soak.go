@@ -76,6 +76,7 @@ const (
 	soakLanes = 4
 	backlog   = 6               // messages of each queue that nobody has yet
 	slow      = 5 * time.Second // what a worker needs at most, on a busy machine, to come anywhere
+	toStart   = time.Minute     // and to start
 	never     = 24 * time.Hour  // no row is given to a person: one that nobody could decide is counted at the end
 )
 
@@ -237,7 +238,7 @@ func (s *soak) lives(life func(*process)) {
 			pause(s.killing, time.Second)
 			continue
 		}
-		s.until(c, ready, slow)
+		s.until(c, ready, toStart) // who is killed before it takes anything shows nothing
 		life(c)
 		if c.code() > 0 { // it could not start: a server is away
 			s.note(c.log.tail())

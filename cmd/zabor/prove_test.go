@@ -341,7 +341,7 @@ func TestProveFindsMutants(t *testing.T) {
 // that has none: a soak of fewer than three quarters of its kills has shown too little.
 func TestProveSoak(t *testing.T) {
 	t.Parallel()
-	kills, bound := 50, 3*time.Minute
+	kills, bound := 50, 5*time.Minute
 	if soaking() {
 		kills, bound = 2000, time.Hour
 	}
