@@ -42,17 +42,18 @@ type DoctorReport struct {
 	Failed   string           `json:"failed,omitempty"`
 }
 
-// KeepAudit keeps a report in place of the one before. One of a comparison with a
+// KeepAudit keeps a report of the installation of that scope in place of the one
+// before. One of a comparison with a
 // provider's list is kept beside it too, until there is a newer comparison: what such
 // a list has shown is not undone by an audit that had none.
-func KeepAudit(ctx context.Context, store *sqlstore.Store, r AuditReport) error {
+func KeepAudit(ctx context.Context, store *sqlstore.Store, scope string, r AuditReport) error {
 	r.Differences = r.Differences[:min(len(r.Differences), mostFindings)]
 	if r.Compared() {
-		if err := keep(ctx, store, comparisonName, r); err != nil {
+		if err := keep(ctx, store, scope, comparisonName, r); err != nil {
 			return err
 		}
 	}
-	return keep(ctx, store, auditName, r)
+	return keep(ctx, store, scope, auditName, r)
 }
 
 // Compared reports whether r is of a comparison with a provider's list that had
@@ -77,24 +78,34 @@ func (r AuditReport) Bad() bool {
 	return r.Critical() > 0 || r.Total.DoubleCharged > 0 || r.Total.Lost > 0
 }
 
-// KeepDoctor keeps a report in place of the one before.
-func KeepDoctor(ctx context.Context, store *sqlstore.Store, r DoctorReport) error {
+// KeepDoctor keeps a report of the installation of that scope in place of the one
+// before.
+func KeepDoctor(ctx context.Context, store *sqlstore.Store, scope string, r DoctorReport) error {
 	if more := len(r.Findings) - mostFindings; more > 0 {
 		r.Findings, r.Left = r.Findings[:mostFindings], more
 	}
-	return keep(ctx, store, doctorName, r)
+	return keep(ctx, store, scope, doctorName, r)
 }
 
-func keep(ctx context.Context, store *sqlstore.Store, name string, report any) error {
+// ofScope is where the findings of that name are kept for an installation: two on
+// one table have each its own.
+func ofScope(name, scope string) string {
+	if scope == "" {
+		return name
+	}
+	return name + " of " + scope
+}
+
+func keep(ctx context.Context, store *sqlstore.Store, scope, name string, report any) error {
 	text, err := json.Marshal(report)
 	if err != nil {
 		return fmt.Errorf("keep the %s: %w", name, err)
 	}
-	return store.SetMeta(ctx, name, text)
+	return store.SetMeta(ctx, ofScope(name, scope), text)
 }
 
 func (d *Dashboard) last(ctx context.Context, name string, into any) (bool, error) {
-	text, ok, err := d.o.Store.Meta(ctx, name)
+	text, ok, err := d.o.Store.Meta(ctx, ofScope(name, d.o.Scope))
 	if err != nil || !ok {
 		return false, err
 	}

@@ -288,6 +288,17 @@ func TestRowsOfAnotherInstallation(t *testing.T) {
 	o.sees(200, "/fences?q=pi_other", "Nothing fits")
 	o.sees(200, rowURL(mine.Key), rowLink(inner.Key), "!"+rowLink(other.Key))
 	o.sees(404, rowURL(other.Key), "This row is not of this installation", "!404")
+	for _, scope := range []string{"shop-2", ""} {
+		if err := errors.Join(KeepAudit(t.Context(), o.store, scope, AuditReport{At: time.Now(), By: "the others"}), KeepDoctor(t.Context(), o.store, scope, DoctorReport{At: time.Now(), By: "the others"})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o.sees(200, "/audit", "No audit was kept yet", "!the others")
+	o.sees(200, "/doctor", "were not kept yet", "!the others")
+	if err := KeepAudit(t.Context(), o.store, "shop", AuditReport{At: time.Now(), By: "cron"}); err != nil {
+		t.Fatal(err)
+	}
+	o.sees(200, "/audit", "by cron")
 	for _, path := range []string{"/decide", "/withdraw"} {
 		code, body := o.ask(http.MethodPost, path, url.Values{"row": {token(other.Key, other.Claim)}, "action": {"decline"}, "reason": {"x"}, "confirm": {"yes"}})
 		if code != http.StatusBadRequest || !strings.Contains(body, "This row is not of this installation") {
@@ -402,7 +413,7 @@ func TestReports(t *testing.T) {
 			State: zabor.Settled, Reference: strings.Repeat("r", 255), Other: strings.Repeat("o", 255), Amount: zabor.Money{Minor: 1_000_000_00, Currency: "EUR"}, Place: strings.Repeat("& ", 500),
 		})
 	}
-	if err := KeepAudit(t.Context(), o.store, report); err != nil {
+	if err := KeepAudit(t.Context(), o.store, "", report); err != nil {
 		t.Fatal(err)
 	}
 	o.sees(200, "/audit", "1\u202f000 differences", "success-without-row", "by cron", ">0000", "1 to 30 of 300 that are kept", "/audit?from=30", "!>0030")
@@ -412,7 +423,7 @@ func TestReports(t *testing.T) {
 	for i := range findings {
 		findings[i] = doctor.Finding{Code: "ZB101", Severity: doctor.Error, Where: "config/queue.php", Line: 7, Found: "retry_after is too short" + strings.Repeat(" & so on", 100), Fix: "write 90" + strings.Repeat(" & so on", 100)}
 	}
-	if err := KeepDoctor(t.Context(), o.store, DoctorReport{At: time.Now(), Findings: findings}); err != nil {
+	if err := KeepDoctor(t.Context(), o.store, "", DoctorReport{At: time.Now(), Findings: findings}); err != nil {
 		t.Fatal(err)
 	}
 	o.sees(200, "/doctor", "ZB101", "config/queue.php:7", "300 findings and 100 more", "write 90", "/doctor?from=30")
@@ -426,7 +437,7 @@ func TestTheHeadline(t *testing.T) {
 	keep := func(r AuditReport) {
 		t.Helper()
 		r.At = time.Now()
-		if err := KeepAudit(t.Context(), o.store, r); err != nil {
+		if err := KeepAudit(t.Context(), o.store, "", r); err != nil {
 			t.Fatal(err)
 		}
 	}

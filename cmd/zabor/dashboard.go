@@ -426,7 +426,7 @@ func (a *auditor) publish(ctx context.Context, ledger *audit.Ledger, total audit
 			break
 		}
 	}
-	return dashboard.KeepAudit(ctx, a.store, report)
+	return dashboard.KeepAudit(ctx, a.store, a.file.Scope, report)
 }
 
 // mostPublished is how many differences of an audit are kept for the dashboard.
@@ -444,5 +444,5 @@ func (o *office) doctor(ctx context.Context) error {
 	if err != nil {
 		report.Failed = err.Error()
 	}
-	return dashboard.KeepDoctor(ctx, o.store, report)
+	return dashboard.KeepDoctor(ctx, o.store, o.file.Scope, report)
 }

@@ -126,7 +126,7 @@ func (p *program) publishDoctor(file *config.Config, findings []doctor.Finding, 
 	if unreached != nil {
 		kept.Failed = unreached.Error()
 	}
-	if err := dashboard.KeepDoctor(p.ctx, store, kept); err != nil {
+	if err := dashboard.KeepDoctor(p.ctx, store, file.Scope, kept); err != nil {
 		return storeFailure(err)
 	}
 	return nil
