@@ -256,6 +256,28 @@ func TestFailedListGetForgetRetry(t *testing.T) {
 		if i != 0 {
 			t.Errorf("%d rows were not listed", i)
 		}
+		mark := "" // of one that is not there any more
+		for range 3 {
+			for j, err := range q.FailedBefore(ctx, mark) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if mark = j.Mark(); j.UUID != fmt.Sprint("uuid-", n-1-i) {
+					t.Fatalf("row %d from a mark on: %+v", i, j)
+				}
+				if i++; i%70 == 0 {
+					break
+				}
+			}
+		}
+		if i != n {
+			t.Errorf("%d rows from marks on, want %d", i, n)
+		}
+		for _, err := range q.FailedBefore(ctx, "x") {
+			if err == nil {
+				t.Error("a mark that is none is taken")
+			}
+		}
 		for _, uuid := range []string{"uuid-elsewhere", "uuid-foreign", "none"} {
 			_, err := q.FailedJob(ctx, uuid)
 			for what, err := range map[string]error{"FailedJob": err, "Forget": q.Forget(ctx, uuid), "Retry": q.Retry(ctx, uuid)} {

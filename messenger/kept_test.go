@@ -63,6 +63,22 @@ func TestFailedListRetryForget(t *testing.T) {
 				if len(ids) != n {
 					t.Fatalf("%d messages are listed, want %d", len(ids), n)
 				}
+				i := 0
+				for mark := ""; i < n; {
+					begun := i
+					for m, err := range tr.FailedBefore(ctx, mark) {
+						ok(t, err)
+						if mark = m.ID; m.ID != ids[i] {
+							t.Fatalf("message %d from a mark on is %s, want %s", i, m.ID, ids[i])
+						}
+						if i++; i%70 == 0 {
+							break
+						}
+					}
+					if i == begun {
+						t.Fatalf("%d messages from marks on, want %d", i, n)
+					}
+				}
 				for i, id := range ids {
 					if i%50 != 0 {
 						continue

@@ -531,3 +531,28 @@ func TestADecisionWhoseHookFails(t *testing.T) {
 		t.Errorf("left is %q, gone on %q", s.failedIDs(), laravel)
 	}
 }
+
+// Whoever settles by a number that stands in another row is told so before: one
+// number is one payment.
+func TestANumberThatStandsInAnotherRow(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, databases[0].open(t), options{})
+	for order, state := range map[string]zabor.State{"1": zabor.Settled, "2": zabor.Held, "3": zabor.Held} {
+		if err := writeRow(s.fence, state, key(order)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := runSQL(s.fence, "UPDATE zabor_fences SET send_until = 0"); err != nil {
+		t.Fatal(err)
+	}
+	const warning = "zabor: warning: the number pay_1 stands in another row already: test:1/charge (settled, 19.99 EUR)"
+	if _, said := s.decide(0, "settle", "2", "pay_1", "--keep"); !strings.Contains(said, warning) {
+		t.Errorf("it said\n%s", said)
+	}
+	if _, said := s.decide(0, "settle", "3", "pay_9", "--keep"); strings.Contains(said, "warning") {
+		t.Errorf("it said\n%s", said)
+	}
+	if _, said := s.decide(0, "settle", "1", "pay_1", "--keep"); strings.Contains(said, "warning") {
+		t.Errorf("of what is so already it said\n%s", said)
+	}
+}
