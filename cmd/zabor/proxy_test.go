@@ -251,6 +251,36 @@ func TestServe(t *testing.T) {
 	}
 }
 
+// A proxy that only observes starts without its database too, and records once that
+// is there.
+func TestObserverStartsWithoutDatabase(t *testing.T) {
+	t.Parallel()
+	database := servers.OwnMariaDB(t)
+	s := newShop(t, servers.MariaDBDatabase(t, database), options{proxy: true})
+	text, err := os.ReadFile(s.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	observing := strings.Replace(string(text), "proxy: {", "proxy: {observe: true, ", 1)
+	if err := os.WriteFile(s.file, []byte(observing), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	database.Kill()
+	p := s.door()
+	if status, h, body, err := s.proxied("1001"); status != 201 || h.Get("Zabor-Observed") != "unavailable" || err != nil {
+		t.Errorf("%d %v %s, %v", status, h, body, err)
+	}
+	if err := database.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p.logged("what passes is recorded")
+	if status, h, body, err := s.proxied("1002"); status != 201 || h.Get("Zabor-Observed") != "call" || err != nil {
+		t.Errorf("%d %v %s, %v", status, h, body, err)
+	}
+	p.signal(syscall.SIGTERM)
+	p.exit(exitGood)
+}
+
 // While the database is away nothing is sent; when it is back, calls are made.
 func TestProxyWithoutDatabase(t *testing.T) {
 	t.Parallel()
