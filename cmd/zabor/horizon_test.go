@@ -150,11 +150,9 @@ func TestSwitchHorizon(t *testing.T) {
 	s.withHorizon()
 	s.edit(`['App\Jobs\ChargeOrder', 'App\Message\ChargeOrder']`, `'App\Jobs\CaptureOrder'`)
 	s.edit("order: orderId", "order: order.id")
-	s.exec("CREATE TABLE payments (id INTEGER PRIMARY KEY, order_id TEXT NOT NULL, reference TEXT, cents INTEGER NOT NULL)")
-	w := &walk{shop: s, folder: filepath.Dir(s.file), blocks: fenced(t, "../../docs/switching.md"), env: typed(t)}
-	if err := os.WriteFile(filepath.Join(w.folder, ".env"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	s.exec("CREATE TABLE payments (id INTEGER PRIMARY KEY, order_id TEXT NOT NULL, reference TEXT, cents INTEGER NOT NULL, status TEXT NOT NULL)")
+	w := &walk{shop: s, framework: "laravel", folder: t.TempDir(), etc: filepath.Dir(s.file), blocks: fenced(t, "../../docs/switching.md"), env: typed(t)}
+	w.write(filepath.Join(w.etc, "zabor.env"), "")
 	ctx := t.Context()
 	const queue, horizon = "laravel_database_queues:payments", "laravel_horizon:"
 	id := func(n int) string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", n) }
@@ -173,7 +171,8 @@ func TestSwitchHorizon(t *testing.T) {
 	for _, event := range slices.Sorted(maps.Keys(jobs)) {
 		s.restore(event, jobs[event].order)
 	}
-	s.exec("INSERT INTO payments (order_id, reference, cents) VALUES ('2005', 'pay_5', 129900), ('2007', 'pay_7', 129900)")
+	s.exec("INSERT INTO payments (order_id, reference, cents, status) VALUES ('2005', 'pay_5', 129900, 'paid'), ('2007', 'pay_7', 129900, 'paid'), ('2008', NULL, 129900, 'new')")
+	w.write(filepath.Join(w.folder, "payments.csv"), "id,order,amount,currency,status\npay_5,2005,129900,EUR,paid\npay_8,2008,129900,EUR,failed\n")
 	before := s.queueKeys()
 
 	// While a supervisor works the queue, each says what to change, and takes
@@ -181,7 +180,7 @@ func TestSwitchHorizon(t *testing.T) {
 	says := []string{"Horizon's supervisor " + horizonSupervisor + " has processes for redis:payments", "take 'payments' out of the `queue` of 'supervisor-1' in config/horizon.php (defaults and environments), and restart Horizon"}
 	refused := func(processes string) {
 		t.Helper()
-		for block, code := range map[string]int{"check": exitBad, "worker": exitUsage} {
+		for block, code := range map[string]int{"live": exitBad, "worker": exitUsage} {
 			s.horizonRuns(processes)
 			out := w.run(block, code)
 			for _, text := range says {
@@ -197,10 +196,10 @@ func TestSwitchHorizon(t *testing.T) {
 	// The configuration is changed: it takes other queues. The name of one that was
 	// killed stays in the set for a while.
 	s.horizonRuns(`{"redis:default":3,"redis-long:payments":1}`)
-	w.run("check", exitGood)
+	w.run("live", exitGood)
 	s.horizonTerminates()
 	s.redis.ZAdd(ctx, horizon+"supervisors", redis.Z{Score: float64(time.Now().Unix()), Member: "web2-killed:supervisor-1"})
-	w.run("check", exitGood)
+	w.run("live", exitGood)
 
 	out := w.run("peek", exitGood)
 	if calls, holds := strings.Count(out, "verdict  call"), strings.Count(out, "verdict  hold"); calls != 1 || holds != 3 {
@@ -230,7 +229,7 @@ func TestSwitchHorizon(t *testing.T) {
 
 	// The worker takes what is ready, and when their time has come what was
 	// delayed and what the killed worker had.
-	running := startCommand(t, w.sh("exec "+w.blocks["worker"]))
+	running := w.begin("worker")
 	s.charges(1)
 	for _, place := range []string{":delayed", ":reserved"} {
 		for _, member := range s.redis.ZRange(ctx, queue+place, 0, -1).Val() {
@@ -298,8 +297,7 @@ func TestSwitchHorizon(t *testing.T) {
 		t.Errorf("the drain does not list what is held:\n%s", out)
 	}
 	for _, order := range []string{"2004", "2008"} {
-		w.env = append(w.env, "ORDER="+order, "REFERENCE=pay_"+order)
-		w.run("settle", exitGood)
+		w.types(w.block("env")+"ORDER="+order+" REFERENCE=pay_"+order+"\n"+w.block("settle"), exitGood)
 	}
 	w.run("out", exitGood)
 	members("failed_jobs")

@@ -1,333 +1,410 @@
 package main
 
 import (
-	"context"
 	"fmt"
-	"net/http/httptest"
-	"net/url"
-	"os"
-	"os/exec"
-	"path/filepath"
+	"maps"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
-	"time"
 
-	"github.com/redis/go-redis/v9"
-
-	"zabor"
 	"zabor/internal/servers"
-	"zabor/sandbox"
-	"zabor/sqlstore"
 )
 
-// walk is a shop of testdata/switch that changes over to zabor, by the commands
-// that docs/switching.md tells its readers to type.
-type walk struct {
-	*shop
-	folder string            // the application's
-	blocks map[string]string // of the document, by name
-	env    []string
+// The ways of docs/switching.md, walked by the document's own commands with the
+// frameworks' real workers, on a shop that is charged by PHP and has had its
+// accidents: a worker that was killed after the provider's 200, and jobs that
+// failed after their charge, noted by the shop or not. The provider charges each
+// request that reaches it.
 
-	mu     sync.Mutex
-	php    *exec.Cmd
-	killed string // order
-}
-
-// fenced are the document's blocks with a name.
-func fenced(t *testing.T, path string) map[string]string {
-	t.Helper()
-	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	blocks, name := map[string]string{}, ""
-	for line := range strings.Lines(string(content)) {
-		if fence, ok := strings.CutPrefix(line, "```"); ok {
-			_, name, _ = strings.Cut(strings.TrimSpace(fence), " walk=")
-			continue
-		}
-		if name != "" {
-			blocks[name] += line
-		}
-	}
-	return blocks
-}
-
-func newWalk(t *testing.T, framework string) *walk {
-	t.Helper()
-	needApp(t)
-	w := &walk{folder: t.TempDir(), blocks: fenced(t, "../../docs/switching.md")}
-	if err := os.CopyFS(w.folder, os.DirFS("testdata/switch/"+framework)); err != nil {
-		t.Fatal(err)
-	}
-	library, err := os.ReadFile("testdata/switch/acquirer.php")
-	if err != nil {
-		t.Fatal(err)
-	}
-	fence := servers.MariaDB(t)
-	w.shop = &shop{t: t, o: options{redis: servers.Redis(t)}, fence: fence}
-	w.redis = redis.NewClient(&redis.Options{Addr: w.o.redis.Addr, DB: w.o.redis.DB})
-	t.Cleanup(func() { w.redis.Close() })
-	w.provider = sandbox.New(sandbox.Options{IgnoreKeys: true, OnCharge: w.onPHP})
-	server := httptest.NewServer(w.provider)
-	t.Cleanup(server.Close)
-	if w.store, err = sqlstore.Open(fence); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { w.store.Close() })
-	w.createFailed()
-	w.exec("CREATE TABLE payments (id BIGINT AUTO_INCREMENT PRIMARY KEY, order_id VARCHAR(64) NOT NULL, reference VARCHAR(64), cents BIGINT NOT NULL)")
-	u, err := url.Parse(fence)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, port, _ := strings.Cut(w.o.redis.Addr, ":")
-	env := fmt.Sprintf("APP_NAME=Shop\nAPP_ENV=prod\nAPP_SECRET=0123456789abcdef\nDB_CONNECTION=mysql\nDB_HOST=127.0.0.1\nDB_PORT=%s\nDB_DATABASE=%s\nDB_USERNAME=root\nDB_PASSWORD=\nDATABASE_URL=%s\nREDIS_HOST=127.0.0.1\nREDIS_PORT=%s\nREDIS_DB=%d\n"+
-		"MESSENGER_TRANSPORT_DSN=redis://127.0.0.1:%s/messages/symfony?dbindex=%d\nMESSENGER_CONSUMER_NAME=web1\nACQUIRER_URL=%s\n",
-		u.Port(), strings.TrimPrefix(u.Path, "/"), fence, port, w.o.redis.DB, port, w.o.redis.DB, server.URL)
-	for path, content := range map[string][]byte{filepath.Join(w.folder, "acquirer.php"): library, filepath.Join(w.folder, ".env"): []byte(env)} {
-		if err := os.WriteFile(path, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	w.env = typed(t)
-	return w
-}
-
-// typed is an environment in which this program is found as zabor.
-func typed(t *testing.T) []string {
-	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	bin := t.TempDir()
-	if err := os.Symlink(self, filepath.Join(bin, "zabor")); err != nil {
-		t.Fatal(err)
-	}
-	return append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "NO_COLOR=1", "USER=lead")
-}
-
-// onPHP kills the PHP worker whose charge is that of an order named killed, between
-// the provider's 200 and the worker's reading of it.
-func (w *walk) onPHP(c sandbox.Charge) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if c.Order == "killed" && w.php != nil {
-		_ = w.php.Process.Signal(syscall.SIGSTOP)
-		w.killed = c.Order
-	}
-}
-
-// sh is a shell in the application's folder, which has what the document exports.
-func (w *walk) sh(text string) *exec.Cmd {
-	cmd := exec.Command("sh", "-ec", w.blocks["env"]+text)
-	cmd.Dir, cmd.Env = w.folder, w.env
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	return cmd
-}
-
-// run types a block of the document and checks the exit code of its last command.
-func (w *walk) run(block string, code int) string {
-	w.t.Helper()
-	text := w.blocks[block]
-	if text == "" {
-		w.t.Fatalf("docs/switching.md has no block walk=%s", block)
-	}
-	ctx, cancel := context.WithTimeout(w.t.Context(), 3*limit)
-	defer cancel()
-	cmd := w.sh(text)
-	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
-	defer stop()
-	out, _ := cmd.CombinedOutput()
-	if got := cmd.ProcessState.ExitCode(); got != code {
-		w.t.Fatalf("%s: exit code %d, want %d\n%s", text, got, code, out)
-	}
-	return string(out)
-}
-
-// console runs a command of the application's.
-func (w *walk) console(args ...string) {
-	w.t.Helper()
-	cmd := w.command(args...)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		w.t.Fatalf("%v: %v\n%s", args, err, out)
-	}
-}
-
-func (w *walk) command(args ...string) *exec.Cmd {
-	cmd := exec.Command("php", append([]string{"-d", "error_reporting=E_ALL & ~E_DEPRECATED"}, args...)...)
-	cmd.Dir, cmd.Env = w.folder, w.env
-	return cmd
-}
-
-// The whole way from a shop that charges without a fence to a protected one, and
-// back, by the document's own commands: every order is charged once, the one whose
-// worker was killed after the provider's 200 is held, and nothing is lost.
-func TestSwitch(t *testing.T) {
+// ways runs a walk for each framework.
+func ways(t *testing.T, way func(*testing.T, *walk)) {
 	t.Parallel()
 	for _, framework := range []string{"laravel", "symfony"} {
 		t.Run(framework, func(t *testing.T) {
 			t.Parallel()
-			w := newWalk(t, framework)
-			console, work := []string{"artisan"}, []string{"artisan", "queue:work", "redis", "--queue=payments", "--stop-when-empty"}
-			queue, list, delayed := "payments", "shop_database_queues:payments", "shop_database_queues:payments:delayed"
-			if framework == "symfony" {
-				console, work = []string{"bin/console"}, []string{"bin/console", "messenger:consume", "payments", "--limit=1"}
-				list, delayed = "messages", "messages__queue"
-			}
-			ctx := t.Context()
-			order := func(id string, delay ...string) {
-				t.Helper()
-				w.console(append(append(console, "shop:order", id, "1999"), delay...)...)
-			}
-			// Before: PHP charges. One message fails after its charge, one is
-			// paid, and one worker is killed between the 200 and the ack.
-			for _, id := range []string{"broken", "paid"} {
-				order(id)
-				cmd := w.command(work...)
-				out, err := cmd.CombinedOutput()
-				if n := len(w.provider.Charges(id)); n != 1 {
-					t.Fatalf("order %s was charged %d times by PHP: %v\n%s", id, n, err, out)
-				}
-			}
-			order("killed")
-			w.mu.Lock()
-			w.php = w.command(work...)
-			if err := w.php.Start(); err != nil {
-				t.Fatal(err)
-			}
-			w.mu.Unlock()
-			w.charges(3)
-			eventually(t, "the worker is stopped in its call", func() bool {
-				w.mu.Lock()
-				defer w.mu.Unlock()
-				return w.killed != ""
-			})
-			_ = w.php.Process.Signal(syscall.SIGKILL)
-			_ = w.php.Wait()
-			w.mu.Lock()
-			w.php = nil
-			w.mu.Unlock()
-			ids := []string{"late"}
-			order("late", "3600")
-			for i := range 10 {
-				ids = append(ids, fmt.Sprintf("ready-%d", i))
-				order(ids[len(ids)-1])
-			}
-
-			// In.
-			w.run("init", exitGood)
-			w.file = filepath.Join(w.folder, "zabor.yaml")
-			text, err := os.ReadFile(w.file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			more := w.blocks["laravel"]
-			if framework == "symfony" {
-				more = strings.Replace(more, `'App\Jobs\ChargeOrder'`, `'App\Message\ChargeOrder'`, 1)
-				// They count as gone a minute after they have ended.
-				eventuallyWithin(t, 3*limit, "Symfony's consumers are gone", func() bool {
-					consumers, err := w.redis.XInfoConsumers(ctx, "messages", "symfony").Result()
-					if err != nil {
-						t.Fatal(err)
-					}
-					for _, c := range consumers {
-						if c.Idle < limit {
-							return false
-						}
-					}
-					return true
-				})
-			}
-			if err := os.WriteFile(w.file, append(text, more...), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			w.run("check", exitGood)
-			before := w.dump()
-			out := w.run("peek", exitGood)
-			for name, value := range w.dump() {
-				if before[name] != value {
-					t.Errorf("peek has changed %s", name)
-				}
-			}
-			if calls, holds := strings.Count(out, "verdict  call"), strings.Count(out, "verdict  hold"); calls != 11 || holds != 2 {
-				t.Errorf("peek says call of %d messages and hold of %d, want 11 and 2\n%s", calls, holds, out)
-			}
-			w.run("import", exitGood)
-			for id, want := range map[string]zabor.State{"paid": zabor.Settled, "broken": zabor.Settled, "killed": zabor.Held, "late": "", "ready-0": ""} {
-				if row := w.row(id); row.State != want {
-					t.Fatalf("after the import order %s is %q (%s), want %q", id, row.State, row.Reason, want)
-				}
-			}
-			w.run("failed", exitGood)
-			worker := w.sh("exec " + w.blocks["worker"])
-			running := startCommand(t, worker)
-			w.charges(13)
-			due := float64(time.Now().Unix() - 1)
-			if framework == "symfony" {
-				due *= 1000
-			}
-			if err := w.redis.ZAdd(ctx, delayed, redis.Z{Score: due, Member: w.redis.ZRange(ctx, delayed, 0, 0).Val()[0]}).Err(); err != nil { // an hour later
-				t.Fatal(err)
-			}
-			w.charges(14)
-			eventuallyWithin(t, 2*limit, "the one that PHP had is parked", func() bool { laravel, symfony := w.failed(); return laravel+symfony == 1 })
-			for _, id := range ids {
-				eventually(t, "the shop knows of order "+id, func() bool { return w.row(id).State == zabor.Settled })
-			}
-			running.signal(syscall.SIGTERM)
-			running.exit(exitGood)
-			if got := w.row("killed").State; got != zabor.Held {
-				t.Errorf("order killed is %s, want held", got)
-			}
-
-			// Out: what is held is decided first.
-			if out := w.run("out", exitBad); !strings.Contains(out, "killed/charge is held") {
-				t.Errorf("the drain does not list what is held:\n%s", out)
-			}
-			w.env = append(w.env, "ORDER=killed", "REFERENCE="+w.provider.Charges("killed")[0].ID)
-			w.run("settle", exitGood)
-			w.run("out", exitGood)
-			if laravel, symfony := w.failed(); laravel+symfony != 0 {
-				t.Errorf("%d and %d failed messages are left, want none", laravel, symfony)
-			}
-			order("after")
-			w.run("back-"+framework, exitGood)
-			for _, id := range append(ids, "broken", "paid", "killed", "after") {
-				if n := len(w.provider.Charges(id)); n != 1 {
-					t.Errorf("order %s was charged %d times, want once", id, n)
-				}
-			}
-			if n := w.payments(); n != 15 {
-				t.Errorf("the shop has %d payments, want 15", n)
-			}
-			if n := w.redis.LLen(ctx, list).Val(); framework == "laravel" && n != 0 {
-				t.Errorf("%d messages are left on queue %s", n, queue)
-			}
+			way(t, newWalk(t, framework))
 		})
 	}
 }
 
-// payments counts the shop's payments, each of another order.
-func (w *walk) payments() (n int) {
-	w.t.Helper()
-	if err := w.store.DB().QueryRow("SELECT COUNT(DISTINCT order_id) FROM payments").Scan(&n); err != nil {
-		w.t.Fatal(err)
-	}
-	return n
+// The morning after a double charge: the look, in on the same queue, out, PHP
+// charges again, and the shop comes back. Every order is charged once, but the one
+// of last night; what nobody can explain is held, and nothing is lost.
+func TestSwitch(t *testing.T) {
+	ways(t, func(t *testing.T, w *walk) {
+		const payments = "payments"
+		// Before: PHP charges. One order twice, since a worker was killed between the
+		// provider's 200 and the ack.
+		w.dies("twice", payments)
+		w.again()
+		w.order("paid", "broken", "silent", "silent-too")
+		w.works(payments, 4)
+		w.dies("killed", payments)
+		ready := []string{"late"}
+		for i := range 10 {
+			ready = append(ready, fmt.Sprintf("ready-%d", i))
+		}
+		w.order(append(ready[1:], "late+3600")...)
+		if got := w.provider.Stats().Charges; got != 7 || w.parked() != 3 {
+			t.Fatalf("PHP has charged %d times, and %d have failed; want 7 and 3", got, w.parked())
+		}
+
+		// Look: there is no fence yet.
+		w.types(w.block("doctor"), exitBad)
+		w.export("")
+		out := words(w.types(w.block("look-export"), exitBad))
+		if !strings.Contains(out, " charged-twice twice ") || !strings.Contains(out, " 7 6 1 0 ") {
+			t.Errorf("the look does not find the order that was charged twice:\n%s", out)
+		}
+		w.types(w.block("look-query"), exitGood) // the shop has noted one of the two
+		refunded := w.provider.Charges("twice")[0].ID
+
+		// Prepare, while PHP could go on.
+		w.prepare("")
+		before := w.dump()
+		out = w.run("peek", exitGood)
+		if calls, holds := strings.Count(out, "verdict  call"), strings.Count(out, "verdict  hold"); calls != 11 || holds != 4 {
+			t.Errorf("peek says call of %d messages and hold of %d, want 11 and 4\n%s", calls, holds, out)
+		}
+		if !maps.Equal(w.dump(), before) {
+			t.Error("peek has changed something")
+		}
+
+		// In. The provider's list lacks what is newest.
+		w.deploy(false)
+		w.gone("messages")
+		w.run("live", exitGood)
+		w.export(refunded, "killed", "silent-too")
+		w.run("import", exitGood)
+		w.states("after the import", map[string]string{
+			"twice": "settled", "paid": "settled", "broken": "settled", "silent": "settled", "silent-too": "held", "killed": "held", "late": "", "ready-0": "",
+		})
+		worker := w.begin("worker")
+		w.charges(17)
+		w.due()
+		w.charges(18)
+		eventuallyWithin(t, 2*limit, "the queue is empty, and what is held is parked", func() bool { return w.onQueue() == 0 && w.parked() == 4 })
+		if out := w.run("peek", exitGood); strings.Count(out, "verdict  repeat") != 2 || strings.Count(out, "verdict  hold") != 2 {
+			t.Errorf("peek does not say repeat of two and hold of two failed messages:\n%s", out)
+		}
+		w.forgets("broken")
+		for _, order := range ready {
+			eventually(t, "order "+order+" is settled", func() bool { return w.state(order) == "settled" })
+		}
+		// What PHP charged and never noted, the lead notes.
+		if out := words(w.run("audit", exitBad)); strings.Count(out, " row-without-payment ") != 1 || !strings.Contains(out, " row-without-payment silent ") {
+			t.Errorf("the audit does not say which order the shop does not know:\n%s", out)
+		}
+		w.noted("silent")
+		w.end(worker)
+		w.states("with zabor", map[string]string{"killed": "held", "silent-too": "held"})
+
+		// Out: what is held is decided first.
+		out = w.run("out", exitBad)
+		for _, text := range []string{"killed/charge is held", "silent-too/charge is held", "silent/charge is settled"} {
+			if !strings.Contains(out, text) {
+				t.Errorf("the drain does not say that %s:\n%s", text, out)
+			}
+		}
+		w.settles("killed", "silent-too")
+		w.forgets("silent")
+		w.run("audit", exitGood)
+		w.run("out", exitGood)
+		if n := w.parked(); n != 0 {
+			t.Errorf("%d failed messages are left, want none", n)
+		}
+		w.deploy(true)
+		w.order("after")
+		w.types(w.block("back-"+w.framework), exitGood)
+		w.dies("after-killed", payments)
+		all := append(ready, "paid", "broken", "silent", "silent-too", "killed", "after")
+		w.once(all...)
+
+		// Coming back: PHP's accident of meanwhile is on the queue.
+		w.order("again")
+		w.deploy(false)
+		w.gone("messages")
+		if out := w.run("worker", exitUsage); !strings.Contains(out, "zabor import") {
+			t.Errorf("a start without the import does not name it:\n%s", out)
+		}
+		w.export(refunded)
+		w.run("live", exitGood)
+		w.run("import", exitGood)
+		worker = w.begin("worker")
+		w.charges(21)
+		w.due()
+		eventuallyWithin(t, 2*limit, "the queue is empty", func() bool { return w.onQueue() == 0 })
+		w.end(worker)
+		if row := w.row("after-killed"); row.State != "settled" {
+			t.Errorf("order after-killed is %s (%s), want settled", row.State, row.Reason)
+		}
+		w.noted("after-killed")
+		w.once(append(all, "after-killed", "again")...)
+		if n := len(w.provider.Charges("twice")); n != 2 || w.parked() != 0 {
+			t.Errorf("order twice was charged %d times, and %d messages have failed; want the two of last night, and none", n, w.parked())
+		}
+	})
 }
 
-// eventuallyWithin is eventually with more time.
-func eventuallyWithin(t testing.TB, d time.Duration, what string, cond func() bool) {
-	t.Helper()
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(d); !cond(); <-tick.C {
-		if time.Now().After(end) {
-			t.Fatalf("not after %s: %s", d, what)
+// By a queue with a new name, beside the old one, where PHP's accidents lie. At the
+// worst moment, when PHP has stopped and nothing is imported yet, somebody types
+// PHP's own retry: the provider's list stands against it.
+func TestSwitchNewQueue(t *testing.T) {
+	ways(t, func(t *testing.T, w *walk) {
+		w.order("silent", "paid")
+		w.works("payments", 2)
+		w.prepare("")
+		w.addQueue()
+		w.run("check", exitGood)
+		w.order("old", "old-late+3600")
+		w.setting("PAYMENT_QUEUE", "charges")
+		w.order("new-0", "new-1")
+		w.works("payments", 1)
+		w.setting("PAYMENT_QUEUE", "payments")
+		w.dies("killed", "payments")
+		w.setting("PAYMENT_QUEUE", "charges")
+		if out := w.types(w.blocks["env"]+"zabor peek payments", exitGood); !strings.HasPrefix(out, "queue payments: 0 ready") {
+			t.Errorf("PHP has not emptied the old queue:\n%s", out)
+		}
+
+		w.deploy(false)
+		w.retries()
+		if n := w.provider.Stats().Charges; n != 4 {
+			t.Fatalf("%d charges, want PHP's 4", n)
+		}
+		w.gone("messages")
+		w.run("live", exitGood)
+		w.export("")
+		w.run("import", exitGood)
+		worker := w.begin("worker")
+		w.charges(6)
+		if w.parked() > 0 { // Symfony's retry has run the handler, which has no call any more
+			w.forgets("silent")
+		}
+		w.due()
+		w.charges(7)
+		eventuallyWithin(t, 2*limit, "both queues are empty", func() bool { return w.onQueue() == 0 && w.parked() == 0 })
+		if out := w.types(w.blocks["env"]+"zabor peek payments", exitGood); out != "queue payments: 0 ready, 0 reserved, 0 delayed\n" {
+			t.Errorf("something is left of the old queue:\n%s", out)
+		}
+		w.noted("silent", "killed")
+
+		// The old queue goes.
+		w.end(worker)
+		w.dropQueue()
+		worker = w.begin("worker")
+		w.order("new-2")
+		w.charges(8)
+		eventually(t, "the queue is empty", func() bool { return w.onQueue() == 0 })
+		w.end(worker)
+		w.once("silent", "paid", "old", "old-late", "killed", "new-0", "new-1", "new-2")
+	})
+}
+
+// Given up twice: before the import, which is nothing, and after it, which is the
+// way out. Somebody starts a PHP worker at the wrong moment all the same.
+func TestSwitchGivenUp(t *testing.T) {
+	ways(t, func(t *testing.T, w *walk) {
+		w.prepare("")
+		w.order("a", "b")
+		w.deploy(false)
+		w.run("peek", exitGood)
+		w.deploy(true)
+		w.works("payments", 2)
+		w.once("a", "b")
+
+		w.edit("absent_after: 1m", "absent_after: 1s")
+		w.dies("killed", "payments")
+		w.order("c", "d")
+		w.deploy(false)
+		w.gone("messages")
+		w.run("live", exitGood)
+		w.blocks["import"] = withoutExport(w.block("import"))
+		w.run("import", exitGood)
+		w.states("after the import", map[string]string{"a": "settled", "b": "settled", "killed": "held", "c": "", "d": ""})
+		w.works("payments", 2) // the host has started again, and its workers
+		if n := w.provider.Stats().Charges; n != 3 {
+			t.Fatalf("%d charges, want 3: a handler without its call has none", n)
+		}
+		// Out, since there is an import: what PHP took is held as well, and was not
+		// charged.
+		w.gone("messages")
+		w.run("out", exitUsage)
+		w.run("import", exitGood)
+		w.states("after the second import", map[string]string{"killed": "held", "c": "held"})
+		w.run("out", exitBad)
+		w.settles("killed")
+		for _, order := range []string{"c", "d"} {
+			if w.state(order) == "held" {
+				w.releases(order)
+			}
+		}
+		w.run("out", exitGood)
+		w.deploy(true)
+		w.order("e")
+		w.types(w.block("back-"+w.framework), exitGood)
+		w.once("a", "b", "killed", "c", "d", "e")
+	})
+}
+
+// PHP keeps the call, and makes it through the proxy: that observes first, and is a
+// fence then. At last a worker of zabor's takes from the same queue.
+func TestSwitchBesidePHP(t *testing.T) {
+	ways(t, func(t *testing.T, w *walk) {
+		listen := fmt.Sprintf("127.0.0.1:%d", servers.Port(t))
+		w.prepare(strings.Replace(w.block("proxy"), "127.0.0.1:8070", listen, 1))
+		door := w.begin("proxy-start")
+		door.logged("the proxy listens")
+		w.setting("CHARGE_AT", "http://"+listen+"/acquirer")
+
+		// Observed: as before, and counted.
+		w.dies("twice", "payments")
+		w.again()
+		w.order("fine")
+		w.works("payments", 1)
+		door.logged("observed: a fence would have stopped this request")
+		w.dies("seen", "payments")
+		eventually(t, "the proxy has the answer for order seen", func() bool { return w.state("seen") == "settled" })
+		w.export("")
+		if out := words(w.run("observed", exitBad)); strings.Count(out, " charged-twice ") != 1 || !strings.Contains(out, " charged-twice twice ") {
+			t.Errorf("the audit does not find what a fence would have stopped:\n%s", out)
+		}
+		w.end(door)
+		w.noted("twice") // the second is refunded
+
+		// A fence, also for what was made while it only observed.
+		w.edit("observe: true", "observe: false")
+		door = w.begin("proxy-start")
+		door.logged("the proxy listens")
+		w.again()
+		w.dies("fenced", "payments")
+		w.again()
+		w.once("fine", "seen", "fenced")
+		if n := w.onQueue(); n != 0 || w.parked() != 0 {
+			t.Errorf("%d messages are on the queue and %d have failed, want none", n, w.parked())
+		}
+
+		// Side by side.
+		w.edit("  \"payments\":", "  \"payments\":\n    shared: true\n    #")
+		w.run("live", exitGood)
+		w.blocks["import"] = withoutExport(w.block("import"))
+		w.run("import", exitGood)
+		w.dies("by-php", "payments")
+		worker := w.begin("worker")
+		w.order("by-zabor")
+		w.charges(7)
+		eventually(t, "order by-zabor is settled", func() bool { return w.state("by-zabor") == "settled" })
+		w.due()
+		eventuallyWithin(t, 2*limit, "the queue is empty", func() bool { return w.onQueue() == 0 })
+		w.mu.Lock()
+		w.victim, w.doomed = worker.cmd.Process, "killed"
+		w.mu.Unlock()
+		w.order("killed")
+		worker.exit(-1)
+		w.due()
+		w.works("payments", 1)
+		eventuallyWithin(t, 3*limit, "order killed is decided", func() bool { return w.state("killed") == "settled" })
+		if n := w.onQueue(); n != 0 {
+			t.Errorf("%d messages are on the queue, want none", n)
+		}
+		if out := w.run("peek", exitGood); strings.Count(out, "row      settled") != 2 {
+			t.Errorf("peek does not say of the two failed messages that they were paid:\n%s", out)
+		}
+		w.forgets("by-php", "killed")
+		w.end(door)
+		w.once("fine", "seen", "fenced", "by-php", "by-zabor", "killed")
+		if n := w.parked(); n != 0 {
+			t.Errorf("%d failed messages are left, want none", n)
+		}
+	})
+}
+
+// words is text with single spaces.
+func words(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+// withoutExport is the import of a shop whose provider has no list.
+func withoutExport(block string) string {
+	var all strings.Builder
+	for line := range strings.Lines(block) {
+		text, _, _ := strings.Cut(line, " --provider-export")
+		all.WriteString(strings.TrimRight(text, "\n") + "\n")
+	}
+	return all.String()
+}
+
+// addQueue gives the configuration the queue charges beside the old one, whose
+// entry it copies.
+func (w *walk) addQueue() {
+	w.t.Helper()
+	text := w.read(w.file)
+	_, entry, _ := strings.Cut(text, "queues:\n")
+	entry, _, _ = strings.Cut(entry, "\n\n")
+	copied := strings.NewReplacer(`"payments":`, `"charges":`, "MESSENGER_TRANSPORT_DSN", "CHARGES_TRANSPORT_DSN").Replace(entry)
+	w.edit("queues:\n", "queues:\n"+copied+"\n")
+}
+
+// dropQueue takes the old queue out of the configuration.
+func (w *walk) dropQueue() {
+	w.t.Helper()
+	text := w.read(w.file)
+	at := strings.Index(text, `  "payments":`)
+	length := strings.Index(text[at:], "\n\n")
+	w.write(w.file, text[:at]+text[at+length:])
+}
+
+// Each step of the way in typed twice, and PHP's own retry of all that has failed
+// typed after each: whatever the moment, no order is charged a second time, and none
+// is lost. ZABOR_SOAK=1 walks them all; TestSwitchNewQueue has the worst.
+func TestSwitchAtEachMoment(t *testing.T) {
+	if !soaking() {
+		t.Skip("ZABOR_SOAK=1 walks the way in once for each moment")
+	}
+	steps := []struct {
+		name string
+		do   func(*walk)
+	}{
+		{"call taken out", func(w *walk) { w.deploy(false) }},
+		{"checked", func(w *walk) { w.gone("messages"); w.run("live", exitGood) }},
+		{"peeked", func(w *walk) { w.run("peek", exitGood) }},
+		{"imported", func(w *walk) { w.export(""); w.run("import", exitGood) }},
+		{"started", func(w *walk) {
+			w.gone("messages")
+			worker := w.begin("worker")
+			worker.logged("msg=started")
+			w.due()
+			eventuallyWithin(w.t, 2*limit, "the queue is empty", func() bool { return w.onQueue() == 0 })
+			w.end(worker)
+		}},
+	}
+	for _, deed := range []string{"twice", "retried"} {
+		for at, moment := range steps {
+			t.Run(deed+" "+moment.name, func(t *testing.T) {
+				ways(t, func(t *testing.T, w *walk) {
+					w.order("paid", "broken", "silent")
+					w.works("payments", 3)
+					w.dies("killed", "payments")
+					w.order("late+3600", "ready-0", "ready-1")
+					w.prepare("")
+					for n, step := range steps {
+						step.do(w)
+						switch {
+						case n != at:
+						case deed == "twice":
+							step.do(w)
+						default:
+							w.retries()
+						}
+					}
+					steps[len(steps)-1].do(w) // what the retry has put back
+					w.noted("silent", "killed")
+					for _, order := range []string{"broken", "silent"} {
+						if w.parked() > 0 {
+							w.forgets(order)
+						}
+					}
+					w.run("out", exitGood)
+					w.once("paid", "broken", "silent", "killed", "late", "ready-0", "ready-1")
+				})
+			})
 		}
 	}
 }

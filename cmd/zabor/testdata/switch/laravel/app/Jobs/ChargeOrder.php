@@ -27,6 +27,6 @@ class ChargeOrder implements ShouldQueue
     {
         $gateway = new Gateway;
         $reference = $gateway->purchase($this->orderId, $this->cents);
-        paid($this->orderId, $reference, $this->cents);
+        paid($this->orderId, $reference);
     }
 }

@@ -12,6 +12,6 @@ final class ChargeOrderHandler implements MessageHandlerInterface
     {
         $gateway = new Gateway;
         $reference = $gateway->purchase($message->getOrderId(), $message->getCents());
-        paid($message->getOrderId(), $reference, $message->getCents());
+        paid($message->getOrderId(), $reference);
     }
 }
