@@ -139,10 +139,11 @@ func (p *Provider) KeyTravels() bool { return p.key.Header != "" || p.key.Field 
 // CheckReading is an error where two programs could read r's body as two: JSON of
 // which an object has a property twice.
 func (r Request) CheckReading() error {
-	if _, err := decodeJSON(r.Body); err != nil {
-		return nil
+	v, err := decodeJSON(r.Body)
+	if err == nil && properties(v) != colons(r.Body) {
+		return distinct(r.Body)
 	}
-	return distinct(r.Body)
+	return nil // what is no JSON is read as it stands
 }
 
 // Sets reports whether the profile itself sets the header field of that name, such
