@@ -41,10 +41,10 @@ type history struct {
 	captures int      // calls that began with a capture
 	read     []string // references that a live worker has read as final
 
-	before         bool // the message has been delivered
-	acked, parked  bool
-	last           zabor.Row
-	depth, counter int
+	before        bool // the message has been delivered
+	acked, parked bool
+	last          zabor.Row
+	depth         int
 }
 
 const historyTimeout = 10 * time.Second
@@ -233,7 +233,11 @@ func (h *history) call(row zabor.Row, start time.Time) zabor.Outcome {
 		h.note("sent: %s as %s", verdict, ref)
 		return zabor.Outcome{Verdict: verdict, Reference: ref}
 	}
-	switch n := h.rng.IntN(16); n {
+	n := h.rng.IntN(16)
+	if row.Replays > 0 && n < 6 {
+		n = 13 // what is refused again says nothing about the first
+	}
+	switch n {
 	case 0, 1, 2, 3, 4:
 		o := executed()
 		h.meanwhile()
@@ -273,7 +277,7 @@ func (h *history) call(row zabor.Row, start time.Time) zabor.Outcome {
 	case 0:
 		h.note("malformed")
 		return zabor.Outcome{Verdict: zabor.Malformed, Reason: "422"}
-	case 1:
+	case 1, 2:
 		h.note("declined, and no answer")
 		h.bank.refused[key] = true
 		return h.noAnswer()

@@ -79,17 +79,17 @@ func askingFor(row Row) asking {
 	return byCarried
 }
 
-// as is the settled row, to be asked about as by says; false: it cannot be.
-func (row Row) as(by asking) (Row, bool) {
+// as is r, a settled row, to be asked about as by says; false: it cannot be.
+func (r Row) as(by asking) (Row, bool) {
 	switch by {
 	case byReference:
-		row.State = Pending
+		r.State = Pending
 	case byPrepared:
-		return row, row.Prepared != ""
+		return r, r.Prepared != ""
 	default:
-		row.Prepared = ""
+		r.Prepared = ""
 	}
-	return row, true
+	return r, true
 }
 
 // watch is how long this process has seen a row without a new send.

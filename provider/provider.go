@@ -94,8 +94,10 @@ func (p *Provider) Timeout() time.Duration { return p.timeout }
 // nothing is proof; 0: there is no look-up.
 func (p *Provider) AbsentAfter() time.Duration { return p.absentAfter }
 
-// HoldAfter and PendingFor are the profile's own horizons; 0: none.
-func (p *Provider) HoldAfter() time.Duration  { return p.holdAfter }
+// HoldAfter is for how long doubt is nothing unusual there; 0: the profile does not say.
+func (p *Provider) HoldAfter() time.Duration { return p.holdAfter }
+
+// PendingFor is how long a verdict may take there; 0: the profile does not say.
 func (p *Provider) PendingFor() time.Duration { return p.pendingFor }
 
 // ReplayFor is how long after the first capture the same request may be sent
