@@ -85,8 +85,8 @@ func (c Console) Search(row zabor.Row) []Clue {
 			continue
 		}
 		clue := Clue{By: t.By, Unsure: t.In != ""}
-		if carried := ""; request != nil && t.In != "" {
-			if carried = request.carries(t.In, value); carried != "" {
+		if request != nil && t.In != "" {
+			if carried := request.carries(t.In, value); carried != "" {
 				value, clue.Unsure = carried, false
 			} else if row.Prepared == "" { // else the first request may have carried it
 				continue
