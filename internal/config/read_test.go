@@ -238,7 +238,7 @@ zabor.yaml:5:14: queues.payments.laravel: a Laravel queue needs the address of i
 		{"a scheme in a variable", "https://pay.example.com", "${TOKEN}://pay.example.com", `zabor.yaml:9:15: providers.acquirer.base_url: "${TOKEN}://pay.example.com": write https://host or https://host/path`},
 
 		{"a gap of a template for an address", "https://pay.example.com", "https://…", `zabor.yaml:9:15: providers.acquirer.base_url: "https://%E2%80%A6": its host is not in ASCII: write the provider's host, one of other letters in its xn-- form`},
-		{"a gap of a template in a path", "/payments", "/…", `"…" must be percent-encoded`},
+		{"a gap of a template in a path", "/payments", "/…", `zabor.yaml:21:21: steps.charge.request.path: "…" must be percent-encoded`},
 
 		// Queues.
 		{"both frameworks", "    laravel: {retry_after: 90s}", "    laravel: {retry_after: 90s}\n    symfony: {dsn: redis://localhost/messages}", `zabor.yaml:5:5: queues.payments: a queue is Laravel's or Symfony's, and this one is both: make two queues of it`},
