@@ -121,13 +121,16 @@ func TestAStepIsMadeAsTheFileSays(t *testing.T) {
 	if err != nil || hook.SQL != "UPDATE orders SET note = ? WHERE id = ?" || hook.Rows != 1 || !slices.Equal(hook.Args, []any{"present", "7"}) {
 		t.Errorf("hook %+v, %v", hook, err)
 	}
-	for _, other := range []zabor.Row{{Key: e.Key, State: zabor.Declined}, {Key: zabor.Key{Step: "other"}, State: zabor.Settled}} {
+	for _, other := range []zabor.Row{{Key: e.Key, State: zabor.Declined}, {Key: zabor.Key{Scope: "shop", Step: "other"}, State: zabor.Settled}} {
 		if hook, err := c.Hook(other); hook != nil || err != nil {
 			t.Errorf("%s as %s has the hook %+v, %v", other.Key, other.State, hook, err)
 		}
 	}
-	if _, err := c.Hook(zabor.Row{Key: zabor.Key{Step: "gone"}, State: zabor.Settled, HookDue: "settled"}); err == nil {
+	if _, err := c.Hook(zabor.Row{Key: zabor.Key{Scope: "shop", Step: "gone"}, State: zabor.Settled, HookDue: "settled"}); err == nil {
 		t.Error("a due hook of a step that is gone is forgotten")
+	}
+	if hook, err := c.Hook(zabor.Row{Key: zabor.Key{Scope: "shop2", Order: "7", Step: "pay:2"}, State: zabor.Settled, HookData: e.HookData}); hook != nil || err == nil {
+		t.Errorf("a row of another installation has the hook %+v, error %v", hook, err)
 	}
 	c.Scope = "shop"
 	row.Scope = "shop-2"
