@@ -270,7 +270,7 @@ func TestStoredRefusal(t *testing.T) {
 	for replays, want := range map[Replays]bool{ReplaysAll: true, ReplaysState: true, ReplaysSuccess: false, ReplaysNone: false, "": false} {
 		profile := testProfile("http://127.0.0.1:1")
 		profile.Key.Replays = replays
-		got := mustNew(t, profile, Options{}).judge(answer{status: 402}, testRow(t), false)
+		got := mustNew(t, profile, Options{}).judge(answer{status: 402, body: []byte(`{"status":"failed"}`)}, testRow(t), false)
 		if got.Verdict != zabor.Refused || got.StoredRefusal != want {
 			t.Errorf("%q: %s, stored %v, want %v", replays, got.Verdict, got.StoredRefusal, want)
 		}
