@@ -124,12 +124,8 @@ func (s *Scratch) open(ctx context.Context, store *Store) error {
 	if s.lock, err = s.db.Conn(ctx); err != nil {
 		return fmt.Errorf("%w (%w)", ErrUnreachable, err)
 	}
-	var ours sql.NullBool
-	if err := s.lock.QueryRowContext(ctx, s.d.lock).Scan(&ours); err != nil {
-		return fmt.Errorf("hold the %s %s: %w", s.d.what, s.name, err)
-	}
-	if !ours.Bool {
-		return fmt.Errorf("the %s %s: %w", s.d.what, s.name, ErrScratchTaken)
+	if err := s.hold(ctx); err != nil {
+		return err
 	}
 	if err := s.clear(ctx); err != nil {
 		return err
@@ -138,6 +134,31 @@ func (s *Scratch) open(ctx context.Context, store *Store) error {
 		return s.refused("make", store, err)
 	}
 	return s.checkAddress(ctx)
+}
+
+// takenWait is how long a server may need to see that the program that held a place
+// was killed.
+const takenWait = 2 * time.Second
+
+// hold takes the lock of the place for this program.
+func (s *Scratch) hold(ctx context.Context) error {
+	for start := time.Now(); ; {
+		var ours sql.NullBool
+		if err := s.lock.QueryRowContext(ctx, s.d.lock).Scan(&ours); err != nil {
+			return fmt.Errorf("hold the %s %s: %w", s.d.what, s.name, err)
+		}
+		if ours.Bool {
+			return nil
+		}
+		if time.Since(start) > takenWait {
+			return fmt.Errorf("the %s %s: %w", s.d.what, s.name, ErrScratchTaken)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
 }
 
 // make makes the place with its mark: both or neither, except on MySQL, where a
