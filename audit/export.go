@@ -290,6 +290,9 @@ func (e Export) object(text []byte, line int) (Success, bool, error) {
 	return e.success(*columns, line, func(pointer string) string { return member(object, pointer) })
 }
 
+// unescapePointer is RFC 6901's; each line of an export asks for it several times.
+var unescapePointer = strings.NewReplacer("~1", "/", "~0", "~")
+
 // member is the text or number at a JSON pointer; empty: there is none.
 func member(v any, pointer string) string {
 	for name := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
@@ -297,7 +300,7 @@ func member(v any, pointer string) string {
 		if !ok {
 			return ""
 		}
-		v = object[strings.NewReplacer("~1", "/", "~0", "~").Replace(name)]
+		v = object[unescapePointer.Replace(name)]
 	}
 	switch v := v.(type) {
 	case string:
