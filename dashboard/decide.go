@@ -272,7 +272,7 @@ type openPage struct {
 
 // perOpenPage is how many rows with their evidence a page has of a state: it must
 // stay small enough for a telephone.
-const perOpenPage = 25
+const perOpenPage = 20
 
 // open is the page of what is in doubt and held.
 func (d *Dashboard) open(w http.ResponseWriter, r *http.Request) {
@@ -301,14 +301,18 @@ func (d *Dashboard) open(w http.ResponseWriter, r *http.Request) {
 		more  *string
 	}{{zabor.Held, "held", &body.Held, &body.HeldMore}, {zabor.Doubt, "doubt", &body.Doubt, &body.DubMore}} {
 		after, _ := readMark(r.URL.Query().Get(list.name))
-		rows, err := d.o.Store.Oldest(r.Context(), d.o.Scope, list.state, after, perOpenPage+1)
+		rows, on, err := lookOn(sqlstore.Search{Scope: d.o.Scope, States: []zabor.State{list.state}, After: after, Limit: perOpenPage + 1},
+			func(search sqlstore.Search) ([]zabor.Row, sqlstore.Mark, error) { return d.o.Store.Oldest(r.Context(), search) })
 		if err != nil {
 			d.away(w, r, err)
 			return
 		}
 		if len(rows) > perOpenPage {
 			rows = rows[:perOpenPage]
-			*list.more = "/open?" + list.name + "=" + writeMark(sqlstore.MarkOf(rows[len(rows)-1]))
+			on = sqlstore.MarkOf(rows[len(rows)-1])
+		}
+		if on != (sqlstore.Mark{}) {
+			*list.more = "/open?" + list.name + "=" + writeMark(on)
 		}
 		for _, row := range rows {
 			one := openRow{Row: row, Evidence: d.evidence(row)}

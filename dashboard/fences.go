@@ -28,6 +28,9 @@ type fencesPage struct {
 	// Looked is how many rows of the search were looked through where there are more
 	// of them, and no next page; 0: all were.
 	Looked int64
+	// Until is the moment down to which was looked where that is not all, see Next;
+	// zero: there are older rows that fit, or none.
+	Until time.Time
 }
 
 type stateChoice struct {
@@ -57,10 +60,16 @@ func (d *Dashboard) fences(w http.ResponseWriter, r *http.Request) {
 			d.trouble(w, r, http.StatusBadRequest, trouble{What: "This address is not complete", Next: "Begin from the front.", Link: "/fences", Words: "All fences"})
 			return
 		}
-		body.Rows, err = d.o.Store.Recent(r.Context(), d.o.Scope, states, body.Step, after, perPage+1)
+		var on sqlstore.Mark
+		body.Rows, on, err = lookOn(sqlstore.Search{Scope: d.o.Scope, States: states, Step: body.Step, After: after, Limit: perPage + 1},
+			func(search sqlstore.Search) ([]zabor.Row, sqlstore.Mark, error) { return d.o.Store.Recent(r.Context(), search) })
+		body.Until = on.Since
 		if len(body.Rows) > perPage {
 			body.Rows = body.Rows[:perPage]
-			next := url.Values{"after": {writeMark(sqlstore.MarkOf(body.Rows[perPage-1]))}, "state": q["state"]}
+			on = sqlstore.MarkOf(body.Rows[perPage-1])
+		}
+		if on != (sqlstore.Mark{}) {
+			next := url.Values{"after": {writeMark(on)}, "state": q["state"]}
 			if body.Step != "" {
 				next.Set("step", body.Step)
 			}
@@ -74,12 +83,34 @@ func (d *Dashboard) fences(w http.ResponseWriter, r *http.Request) {
 	d.show(w, r, http.StatusOK, "fences", "Fences", "/fences", body)
 }
 
+// How far a page looks for rows that no index leads to: first at a few, each time at
+// four times as many, and not again when lookFor is over.
+const (
+	firstLook = 1000
+	mostLook  = 32_000
+	lookFor   = 80 * time.Millisecond
+)
+
+// lookOn looks until there are as many rows as search wants, no more of them, or until
+// a page has waited long enough: then there may be more behind on.
+func lookOn(search sqlstore.Search, look func(sqlstore.Search) ([]zabor.Row, sqlstore.Mark, error)) (rows []zabor.Row, on sqlstore.Mark, err error) {
+	begun, limit := time.Now(), search.Limit
+	for search.Look = firstLook; ; search.Look = min(4*search.Look, mostLook) {
+		found, on, err := look(search)
+		rows = append(rows, found...)
+		if err != nil || on == (sqlstore.Mark{}) || time.Since(begun) > lookFor {
+			return rows, on, err
+		}
+		search.After, search.Limit = on, limit-len(rows)
+	}
+}
+
 // mostFound is how many rows a search shows, and mostLooked how many it looks
 // through for those of a step or a state: no index has them in the order of their
 // orders.
 const (
 	mostFound  = 100
-	mostLooked = 2000
+	mostLooked = sqlstore.LookedAt
 )
 
 // find looks for an order, for what an order begins with, and for a reference.
@@ -93,11 +124,14 @@ func (d *Dashboard) find(r *http.Request, text, step string, states []zabor.Stat
 	if err != nil {
 		return nil, 0, err
 	}
-	byOrder, err := d.o.Store.OfOrders(r.Context(), d.o.Scope, text, most)
+	byOrder, more, err := d.o.Store.OfOrders(r.Context(), d.o.Scope, text, most)
 	if err != nil {
 		return nil, 0, err
 	}
-	if len(byOrder) == most || len(byReference) == most {
+	switch {
+	case more && len(byOrder) < most:
+		looked = mostLooked
+	case more, len(byReference) == most:
 		looked = int64(len(byOrder) + len(byReference))
 	}
 	seen := map[zabor.Key]bool{}
@@ -195,7 +229,7 @@ func (d *Dashboard) fence(w http.ResponseWriter, r *http.Request) {
 		d.away(w, r, err)
 		return
 	}
-	others, err := d.o.Store.OfOrders(r.Context(), d.o.Scope, key.Order, 20)
+	others, _, err := d.o.Store.OfOrders(r.Context(), d.o.Scope, key.Order, 20)
 	if err != nil {
 		d.away(w, r, err)
 		return

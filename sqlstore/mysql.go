@@ -25,6 +25,7 @@ func mysqlDialect() *dialect {
 		others:     " FORCE INDEX (zabor_fences_other)",
 		order:      " FORCE INDEX (zabor_fences_order)",
 		open:       " FORCE INDEX (zabor_fences_open)",
+		keysInside: true,
 		div:        "DIV",
 		greatest:   "GREATEST",
 		lock:       " FOR UPDATE",

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -39,9 +40,9 @@ func TestSearch(t *testing.T) {
 		}
 		look := func(states []zabor.State, step string, after Mark, limit int) []zabor.Row {
 			t.Helper()
-			rows, err := s.Recent(t.Context(), "", states, step, after, limit)
-			if err != nil {
-				t.Fatal(err)
+			rows, on, err := s.Recent(t.Context(), Search{States: states, Step: step, After: after, Limit: limit})
+			if err != nil || on != (Mark{}) {
+				t.Fatalf("%v, and it goes on at %v", err, on)
 			}
 			return rows
 		}
@@ -61,16 +62,18 @@ func TestSearch(t *testing.T) {
 		if got := keysOf(look(nil, "refund", Mark{}, 0)); got != "shop:12/refund:R-1" {
 			t.Errorf("refunds with all parts: %q", got)
 		}
-		oldest, err := s.Oldest(t.Context(), "", zabor.Held, Mark{}, 1)
+		held := Search{States: []zabor.State{zabor.Held}, Limit: 1}
+		oldest, _, err := s.Oldest(t.Context(), held)
 		if err != nil || keysOf(oldest) != "1/charge" {
 			t.Errorf("held longest: %q, %v", keysOf(oldest), err)
 		}
-		oldest, err = s.Oldest(t.Context(), "", zabor.Held, MarkOf(oldest[0]), 1)
+		held.After = MarkOf(oldest[0])
+		oldest, _, err = s.Oldest(t.Context(), held)
 		if err != nil || keysOf(oldest) != "shop:12/charge" {
 			t.Errorf("held next: %q, %v", keysOf(oldest), err)
 		}
 		for prefix, want := range map[string]string{"1": "1/charge shop:12/charge shop:12/refund:R-1", "12": "shop:12/charge shop:12/refund:R-1", "\xff": "shop:\xff1/charge", "3": ""} {
-			rows, err := s.OfOrders(t.Context(), "", prefix, 0)
+			rows, _, err := s.OfOrders(t.Context(), "", prefix, 0)
 			if err != nil || keysOf(rows) != want {
 				t.Errorf("orders %q: %q, %v; want %q", prefix, keysOf(rows), err, want)
 			}
@@ -99,6 +102,70 @@ func TestSearch(t *testing.T) {
 		}
 		if got, err := s.NotedIn(t.Context(), "", "doubt", time.Now().Add(-time.Hour), 2*time.Hour); err != nil || got[0] != 1 {
 			t.Errorf("noted: %v, %v", got, err)
+		}
+	})
+}
+
+// A look that meets too many others on its way ends, says where, and goes on from
+// there: nothing is missed, and nothing is found twice.
+func TestSearchBounded(t *testing.T) {
+	onEach(t, func(t *testing.T, s *Store) {
+		for i := range 30 {
+			row := rowOf("shop", fmt.Sprint(i), "charge", zabor.Settled)
+			switch i % 10 {
+			case 3:
+				row.Step = "deposit:" + fmt.Sprint(i)
+			case 4:
+				row.Scope, row.State = "shop/7", zabor.Held
+			case 5:
+				row.Scope = "other"
+			}
+			fill(t, s, row)
+			set(t, s, "UPDATE zabor_fences SET state_since = ? WHERE order_id = ?", int64(1_000_000+i/3), []byte(row.Order)) // three at a moment
+		}
+		for _, c := range []struct {
+			name   string
+			search Search
+			want   string
+		}{
+			{"rare step", Search{Step: "deposit"}, "shop:23/deposit:23 shop:13/deposit:13 shop:3/deposit:3"},
+			{"rare scope", Search{Scope: "shop/7"}, "shop/7:24/charge shop/7:14/charge shop/7:4/charge"},
+			{"rare step of a scope", Search{Scope: "shop", Step: "deposit:13"}, "shop:13/deposit:13"},
+			{"rare state", Search{Scope: "shop", States: []zabor.State{zabor.Held}}, "shop/7:24/charge shop/7:14/charge shop/7:4/charge"},
+			{"none", Search{Scope: "nobody", Step: "deposit"}, ""},
+		} {
+			for _, oldest := range []bool{false, true} {
+				for _, limit := range []int{1, 2, 50} {
+					search, look, looks := c.search, s.Recent, 0
+					if oldest {
+						look = s.Oldest
+					}
+					search.Look, search.Limit = 4, limit
+					var found []zabor.Row
+					for ; ; looks++ {
+						rows, on, err := look(t.Context(), search)
+						if err != nil {
+							t.Fatalf("%s: %v", c.name, err)
+						}
+						found = append(found, rows...)
+						if search.After = on; on == (Mark{}) {
+							if len(rows) < limit {
+								break
+							}
+							search.After = MarkOf(rows[len(rows)-1])
+						}
+					}
+					if oldest {
+						slices.Reverse(found)
+					}
+					if got := keysOf(found); got != c.want {
+						t.Errorf("%s, %d at a time, oldest first %t: %q, want %q", c.name, limit, oldest, got, c.want)
+					}
+					if looks < 3 && c.name != "rare state" {
+						t.Errorf("%s: %d looks through thirty rows, four of a state at a time", c.name, looks)
+					}
+				}
+			}
 		}
 	})
 }
@@ -135,13 +202,13 @@ func TestSearchWithin(t *testing.T) {
 					t.Errorf("%s of %s: %q, %v; want %q", what, scope, got, err, wanted)
 				}
 			}
-			rows, err := s.Recent(t.Context(), scope, []zabor.State{zabor.Settled}, "", Mark{}, 0)
+			rows, _, err := s.Recent(t.Context(), Search{Scope: scope, States: []zabor.State{zabor.Settled}})
 			check("what changed last", rows, err, want.settled)
-			rows, err = s.Recent(t.Context(), scope, []zabor.State{zabor.Settled}, "charge", Mark{Since: time.Now().Add(time.Hour)}, 0)
+			rows, _, err = s.Recent(t.Context(), Search{Scope: scope, States: []zabor.State{zabor.Settled}, Step: "charge", After: Mark{Since: time.Now().Add(time.Hour)}})
 			check("what changed before", rows, err, want.settled)
-			rows, err = s.Oldest(t.Context(), scope, zabor.Held, Mark{}, 0)
+			rows, _, err = s.Oldest(t.Context(), Search{Scope: scope, States: []zabor.State{zabor.Held}})
 			check("what is held", rows, err, want.held)
-			rows, err = s.OfOrders(t.Context(), scope, "1", 0)
+			rows, _, err = s.OfOrders(t.Context(), scope, "1", 0)
 			check("orders", rows, err, want.order)
 			rows, err = s.OfReference(t.Context(), scope, "pay_1", 0)
 			check("references", rows, err, want.reference)

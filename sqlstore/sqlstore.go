@@ -80,6 +80,7 @@ type dialect struct {
 	order      string                                                              // orders,
 	open       string                                                              // states and keys,
 	recent     string                                                              // and states and times, whatever the planner takes the table for
+	keysInside bool                                                                // every index has a row's whole key
 	numbered   bool                                                                // placeholders are $1, $2 … instead of ?
 
 	judge    func(error) fault                    // by the driver's code
