@@ -113,7 +113,7 @@ func metricsAgree(t *testing.T, fence string, n, kills int) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
-	s := newShop(t, fence, options{lanes: lanes, timeout: 5 * time.Second, reserve: 8 * time.Second})
+	s := newShop(t, fence, options{lanes: lanes, timeout: 5 * time.Second, reserve: 8 * time.Second, raced: true})
 	address := fmt.Sprintf("127.0.0.1:%d", servers.Port(t))
 	s.edit("lanes: ", fmt.Sprintf("metrics: {listen: %q}\nlanes: ", address))
 	ids := orders(n)

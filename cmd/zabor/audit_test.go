@@ -59,11 +59,7 @@ func (s *shop) strategyWorker(strategy prove.Strategy, payments string) *process
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	self, err := os.Executable()
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	cmd := exec.Command(self, "prove-worker")
+	cmd := exec.Command(binary(s.t), "prove-worker")
 	cmd.Stdin = bytes.NewReader(settings)
 	return startCommand(s.t, cmd)
 }
@@ -105,11 +101,7 @@ func TestAuditOfProof(t *testing.T) {
 	if err := os.WriteFile(export, lines.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(self, "audit", "--json", "--provider-export", export, "--columns", "reference=/id,order=/order,minor=/amount,currency=/currency",
+	cmd := exec.Command(binary(t), "audit", "--json", "--provider-export", export, "--columns", "reference=/id,order=/order,minor=/amount,currency=/currency",
 		"--database", "SHOP_DB", "--payments-query", query)
 	cmd.Dir, cmd.Env = t.TempDir(), append(os.Environ(), "SHOP_DB="+own)
 	out, _ := cmd.Output() // its code is looked at below

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// The demo is alone: its workers have two minutes.
 func TestDemo(t *testing.T) {
+	t.Parallel()
 	p := start(t, "demo", "--json")
 	p.exit(0)
 	var got struct {

@@ -37,16 +37,12 @@ func output(t *testing.T, name string, args ...string) string {
 func TestPackage(t *testing.T) {
 	t.Parallel()
 	servers.Need(t, "dpkg-deb", "dpkg")
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	work := t.TempDir()
 	manual, out := filepath.Join(work, "manual"), filepath.Join(work, "out")
 	env := []string{"SOURCE_DATE_EPOCH=1772452800", "VERSION=1.2.0-rc1", "COMPRESSION=1"}
-	distribute(t, "../../scripts/dist.sh", env, "manual", self, manual)
+	distribute(t, "../../scripts/dist.sh", env, "manual", binary(t), manual)
 	t.Run("manual", func(t *testing.T) { lintManual(t, manual) })
-	distribute(t, "../../scripts/dist.sh", env, "pack", "amd64", self, manual, out)
+	distribute(t, "../../scripts/dist.sh", env, "pack", "amd64", binary(t), manual, out)
 
 	listed := output(t, "tar", "-tvzf", filepath.Join(out, "zabor_1.2.0-rc1_linux_amd64.tar.gz"))
 	for _, want := range []string{`-rwxr-xr-x 0/0 .* zabor_1.2.0-rc1_linux_amd64/zabor$`, `-rw-r--r-- 0/0 .*/man/zabor-fence\.1$`, `/docs/switching\.md$`, `/completions/_zabor$`, ` 2026-03-0[123] `} {

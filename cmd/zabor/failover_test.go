@@ -46,7 +46,7 @@ func TestSentinelFailover(t *testing.T) {
 	})
 
 	const lanes = 4
-	s := newShop(t, servers.MariaDB(t), options{redis: servers.RedisDB{Addr: master.Addr()}, lanes: lanes, timeout: 4 * time.Second, reserve: 10 * time.Second})
+	s := newShop(t, servers.MariaDB(t), options{redis: servers.RedisDB{Addr: master.Addr()}, lanes: lanes, timeout: 4 * time.Second, reserve: 10 * time.Second, raced: true})
 	s.edit(fmt.Sprintf("redis: %q", s.o.redis.URL()), fmt.Sprintf("redis: %q", "redis://"+sentinel.Addr()+"/0?master_name=mymaster"))
 	s.edit("redis://"+master.Addr()+"/messages/symfony?dbindex=0", "redis://"+sentinel.Addr()+"/messages/symfony?sentinel_master=mymaster")
 	ids := orders(40)

@@ -5,8 +5,11 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -19,9 +22,8 @@ import (
 	"zabor/internal/servers"
 )
 
-// The test binary is the program where its first argument is none of go test's,
-// so that the tests start, stop and kill real processes of it, and the race
-// detector watches these too.
+// The test binary is the program where its first argument is none of go test's, so
+// that the tests start, stop and kill real processes of it: see [binary] and [raced].
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-test.") {
 		if name := os.Getenv(mutantVariable); name != "" {
@@ -33,7 +35,63 @@ func TestMain(m *testing.M) {
 	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == parallel.DefValue {
 		parallel.Value.Set("16") // these tests wait for leases, not for a processor
 	}
-	servers.Main(m)
+	// A process that the race detector watches would sleep for a second at its end.
+	os.Setenv("GORACE", "atexit_sleep_ms=50 "+os.Getenv("GORACE"))
+	folder, err := os.MkdirTemp("", "zabor-test-program-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	plain.path = filepath.Join(folder, "zabor")
+	code := servers.Run(m)
+	os.RemoveAll(folder)
+	os.Exit(code)
+}
+
+// plain is this test binary without the race detector, from when a test first needs
+// it.
+var plain struct {
+	sync.Once
+	path string
+	err  error
+}
+
+// binary is what tests start: this test binary, but without the race detector,
+// by which each of the thousands of processes would take four times the processor.
+// With ZABOR_SOAK=1 it watches them all.
+func binary(t testing.TB) string {
+	t.Helper()
+	if soaking() || !racing() {
+		return raced(t)
+	}
+	plain.Do(func() {
+		build := exec.Command("go", "test", "-c", "-vet=off", "-ldflags", "-s -w", "-o", plain.path, ".")
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			plain.err = fmt.Errorf("%s: %w\n%s", build, err, out)
+		}
+	})
+	if plain.err != nil {
+		t.Fatal(plain.err)
+	}
+	return plain.path
+}
+
+// raced is this test binary as it was built: for tests of what a process does at
+// the same time.
+func raced(t testing.TB) string {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return self
+}
+
+// racing reports whether the race detector watches this process.
+func racing() bool {
+	info, ok := debug.ReadBuildInfo()
+	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
 
 // limit is how long anything may take that a test waits for.
@@ -59,13 +117,14 @@ func start(t testing.TB, args ...string) *process {
 // startIn is start with more variables in the environment.
 func startIn(t testing.TB, env []string, args ...string) *process {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(self, args...)
+	return startCommand(t, command(binary(t), env, args...))
+}
+
+// command is a process of the program at path.
+func command(path string, env []string, args ...string) *exec.Cmd {
+	cmd := exec.Command(path, args...)
 	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(s string) bool { return strings.HasPrefix(s, "ZABOR_") }), env...)
-	return startCommand(t, cmd)
+	return cmd
 }
 
 // startCommand starts cmd as start does.

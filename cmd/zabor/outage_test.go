@@ -57,7 +57,7 @@ func (s *shop) allChargedOnce(ids []string) {
 func TestDatabaseDown(t *testing.T) {
 	t.Parallel()
 	db := servers.OwnMariaDB(t)
-	s := newShop(t, servers.MariaDBDatabase(t, db), options{lanes: 4})
+	s := newShop(t, servers.MariaDBDatabase(t, db), options{lanes: 4, raced: true})
 	w := s.worker()
 	w.logged("msg=started")
 	db.Kill()
@@ -110,7 +110,7 @@ func TestDatabaseDownBetweenAnswerAndSave(t *testing.T) {
 func TestRedisDown(t *testing.T) {
 	t.Parallel()
 	server := servers.OwnRedis(t)
-	s := newShop(t, servers.MariaDB(t), options{redis: servers.RedisDB{Addr: server.Addr()}, lanes: 4, timeout: 2 * time.Second, reserve: 5 * time.Second})
+	s := newShop(t, servers.MariaDB(t), options{redis: servers.RedisDB{Addr: server.Addr()}, lanes: 4, timeout: 2 * time.Second, reserve: 5 * time.Second, raced: true})
 	ids := orders(30)
 	s.putAll(ids)
 	reached, dead := make(chan struct{}), make(chan struct{})
@@ -143,7 +143,7 @@ func TestStopUnderLoad(t *testing.T) {
 			t.Parallel()
 			// The reserve is longer than the test: a message that was taken
 			// and not given back would be missing at its end.
-			s := newShop(t, d.open(t), options{lanes: lanes, timeout: 20 * time.Second, reserve: 10 * time.Minute})
+			s := newShop(t, d.open(t), options{lanes: lanes, timeout: 20 * time.Second, reserve: 10 * time.Minute, raced: true})
 			ids := orders(60)
 			s.putAll(ids)
 			stopping := make(chan struct{})

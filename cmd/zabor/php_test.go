@@ -159,7 +159,7 @@ func TestPHPAndZaborShareAQueue(t *testing.T) {
 	for _, php := range phpShops {
 		t.Run(php.name, func(t *testing.T) {
 			t.Parallel()
-			s := newShop(t, databases[1].open(t), options{lanes: 4, timeout: 20 * time.Second, reserve: time.Minute})
+			s := newShop(t, databases[1].open(t), options{lanes: 4, timeout: 20 * time.Second, reserve: time.Minute, raced: true})
 			s.share()
 			s.add(fmt.Sprintf("bus: {forward: {'%s': default}}\n", php.mail))
 			worker := s.phpWorker(php.name)

@@ -254,10 +254,7 @@ func TestProveFindsAWorkerThatLooksElsewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer closePlace()
-	place.Program, err = os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	place.Program = binary(t)
 	_, err = prove.Matrix(t.Context(), place, prove.Filter{}, nil)
 	if err == nil || !strings.Contains(err.Error(), "charged 0 times") {
 		t.Errorf("got %v, want that the first order was not charged", err)
@@ -367,10 +364,7 @@ func TestProveSoak(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			place.Program, err = os.Executable()
-			if err != nil {
-				t.Fatal(err)
-			}
+			place.Program = binary(t)
 			place.Env = slices.DeleteFunc(os.Environ(), func(s string) bool { return strings.HasPrefix(s, "ZABOR_") })
 			for name, server := range map[string]*servers.Server{"Redis": cache, d.name: database} {
 				place.Servers = append(place.Servers, prove.Server{Name: name, Kill: func() error { server.Kill(); return nil }, Start: server.Start})

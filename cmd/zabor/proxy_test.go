@@ -22,7 +22,7 @@ import (
 // door starts the proxy of s and waits until it listens.
 func (s *shop) door(args ...string) *process {
 	s.t.Helper()
-	p := start(s.t, append([]string{"proxy", "-c", s.file}, args...)...)
+	p := s.start(append([]string{"proxy", "-c", s.file}, args...)...)
 	p.logged("the proxy listens")
 	return p
 }
@@ -207,7 +207,7 @@ func TestKilledPHPWorkerChargesOnce(t *testing.T) {
 // A stop waits for calls that were begun, and takes no new ones.
 func TestProxyStops(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, databases[0].open(t), options{proxy: true, timeout: 30 * time.Second, reserve: 2 * time.Minute})
+	s := newShop(t, databases[0].open(t), options{proxy: true, raced: true, timeout: 30 * time.Second, reserve: 2 * time.Minute})
 	p := s.door()
 	if err := s.provider.Plan(sandbox.Fault{Kind: sandbox.ActHang}); err != nil {
 		t.Fatal(err)
@@ -235,9 +235,9 @@ func TestProxyStops(t *testing.T) {
 // other does not charge, whatever it is asked for.
 func TestServe(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, databases[0].open(t), options{proxy: true})
+	s := newShop(t, databases[0].open(t), options{proxy: true, raced: true})
 	put(t, newMessage(s.o.redis, "laravel", "1001"), newMessage(s.o.redis, "symfony-json", "1002"))
-	p := start(t, "serve", "-c", s.file)
+	p := s.start("serve", "-c", s.file)
 	s.charges(2)
 	s.charged("1003")
 	eventually(t, "the queues are empty", func() bool { return s.depth() == depth{} })

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -33,10 +32,7 @@ import (
 // are addresses at which nothing listens.
 func TestScripts(t *testing.T) {
 	t.Parallel()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	program := binary(t)
 	server := servers.Redis(t)
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
@@ -56,7 +52,7 @@ func TestScripts(t *testing.T) {
 			}
 			defer l2.Close()
 			for name, value := range map[string]string{
-				"ZABOR": self, "FREE": l.Addr().String(), "FREE2": l2.Addr().String(), "NO_COLOR": "1",
+				"ZABOR": program, "FREE": l.Addr().String(), "FREE2": l2.Addr().String(), "NO_COLOR": "1",
 				"REDIS": server.URL(), "REDIS_ADDR": server.Addr, "REDIS_DB": strconv.Itoa(server.DB),
 				"FENCE_SQLITE":  "sqlite://" + filepath.Join(e.WorkDir, "fence.db"),
 				"FENCE_MARIADB": servers.MariaDB(t), "FENCE_POSTGRES": servers.Postgres(t),

@@ -51,6 +51,7 @@ type options struct {
 	hold     time.Duration   // 0: 5m
 	merchant bool            // a second step, with a scope from the message
 	proxy    bool            // it has a proxy
+	raced    bool            // the race detector watches its worker or proxy
 }
 
 // shop is an installation of zabor with its queues, its fence and its provider.
@@ -194,10 +195,20 @@ func (s *shop) createFailed() {
 	}
 }
 
+// start starts the program as the options want it.
+func (s *shop) start(args ...string) *process {
+	s.t.Helper()
+	path := binary(s.t)
+	if s.o.raced {
+		path = raced(s.t)
+	}
+	return startCommand(s.t, command(path, nil, args...))
+}
+
 // worker starts a worker of s.
 func (s *shop) worker(args ...string) *process {
 	s.t.Helper()
-	return start(s.t, append([]string{"worker", "-c", s.file}, args...)...)
+	return s.start(append([]string{"worker", "-c", s.file}, args...)...)
 }
 
 // onCharge is told of each charge before the provider answers.

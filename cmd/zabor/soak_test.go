@@ -18,7 +18,7 @@ func TestSoak(t *testing.T) {
 	if os.Getenv("ZABOR_SOAK") == "1" {
 		n = 2000
 	}
-	s := newShop(t, databases[1].open(t), options{lanes: 8})
+	s := newShop(t, databases[1].open(t), options{lanes: 8, raced: true})
 	ids := orders(n)
 	var messages []message
 	for i, id := range ids {

@@ -121,12 +121,8 @@ func (w *walk) read(path string) string {
 // sudo changes nobody.
 func typed(t *testing.T) []string {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	bin := t.TempDir()
-	if err := os.Symlink(self, filepath.Join(bin, "zabor")); err != nil {
+	if err := os.Symlink(binary(t), filepath.Join(bin, "zabor")); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(bin, "sudo"), []byte("#!/bin/sh\nexec \"$@\"\n"), 0o700); err != nil { //nolint:gosec // it is run

@@ -2,7 +2,7 @@
 // in folders of their own, on free ports of the loopback address. Nothing of it
 // is shared with a server that the machine runs already.
 //
-// A package that uses it calls [Main] from its TestMain. One server of a kind
+// A package that uses it calls [Main], or [Run], from its TestMain. One server of a kind
 // serves all tests of a package; each test gets a database of its own. A test
 // that kills or restarts its server starts one for itself.
 package servers
@@ -325,11 +325,14 @@ func sharedServer(t testing.TB, kind string, start func() (*Server, error)) *Ser
 	return o.server
 }
 
-// Main runs the tests of a package and then ends the servers that they shared.
-// Call it as the whole of TestMain. Tests of servers wait more than they compute:
+// Main is Run as the whole of TestMain.
+func Main(m *testing.M) { os.Exit(Run(m)) }
+
+// Run runs the tests of a package, ends the servers that they shared and returns
+// the exit code. Tests of servers wait more than they compute:
 // unless -parallel says otherwise, atOnce of those that call t.Parallel run at a
 // time, however few processors there are.
-func Main(m *testing.M) {
+func Run(m *testing.M) int {
 	flag.Parse()
 	asked := false
 	flag.Visit(func(f *flag.Flag) { asked = asked || f.Name == "test.parallel" })
@@ -344,7 +347,7 @@ func Main(m *testing.M) {
 		s.remove()
 	}
 	shared.Unlock()
-	os.Exit(code)
+	return code
 }
 
 // atOnce is how many tests run at a time on a small machine.
