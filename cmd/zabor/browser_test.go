@@ -201,27 +201,20 @@ var looks = []struct {
 //go:embed testdata/axe/axe.min.js
 var axe string
 
-// inspect looks at the page in each theme and width: pictures for people, and
-// what axe-core finds that keeps people from using it.
+// inspect looks at the page in each theme and width: what axe-core finds that keeps
+// people from using it, and, where ZABOR_SCREENSHOTS says, pictures for people.
 func (b *tab) inspect(name string) {
 	b.t.Helper()
-	folder := os.Getenv("ZABOR_SCREENSHOTS") // where they are kept
-	if folder == "" {
-		folder = b.t.ArtifactDir()
-	}
+	folder := os.Getenv("ZABOR_SCREENSHOTS") // where the pictures are kept; empty: there are none
 	evaluate[bool](b, axe+"; true")
 	for _, look := range looks {
 		b.do(chromedp.EmulateViewport(look.width, 900), media(look.scheme))
 		wide := evaluate[bool](b, "document.documentElement.scrollWidth > window.innerWidth + 1")
-		picture, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
-		if err != nil {
-			b.t.Fatal(err)
-		}
 		if wide {
 			b.t.Errorf("%s, %s: the page is wider than its window", name, look.name)
 		}
-		if err := os.WriteFile(filepath.Join(folder, name+"-"+look.name+".png"), picture, 0o644); err != nil {
-			b.t.Fatal(err)
+		if folder != "" {
+			b.picture(filepath.Join(folder, name+"-"+look.name+".png"))
 		}
 		if look.axe != "" {
 			b.accessible(name+", "+look.name, look.axe)
@@ -231,6 +224,18 @@ func (b *tab) inspect(name string) {
 	size := evaluate[int](b, `fetch(location.href, {cache: "no-store"}).then(r => r.text()).then(t => new Blob([t]).size)`)
 	if size > 200_000 {
 		b.t.Errorf("%s has %d bytes, at most 200,000", name, size)
+	}
+}
+
+// picture keeps a picture of the whole page.
+func (b *tab) picture(path string) {
+	b.t.Helper()
+	picture, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
+	if err == nil {
+		err = os.WriteFile(path, picture, 0o644)
+	}
+	if err != nil {
+		b.t.Fatal(err)
 	}
 }
 

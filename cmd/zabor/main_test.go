@@ -66,7 +66,6 @@ func binary(t testing.TB) string {
 	}
 	plain.Do(func() {
 		build := exec.Command("go", "test", "-c", "-vet=off", "-ldflags", "-s -w", "-o", plain.path, ".")
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := build.CombinedOutput(); err != nil {
 			plain.err = fmt.Errorf("%s: %w\n%s", build, err, out)
 		}

@@ -11,10 +11,10 @@ import (
 
 // Two workers, of which one is killed about every 300 ms while there are
 // messages that nobody has seen: in the end every order is charged once, and no
-// message is lost or held. ZABOR_SOAK=1 makes it 2,000 orders instead of 400.
+// message is lost or held. ZABOR_SOAK=1 makes it 2,000 orders instead of 120.
 func TestSoak(t *testing.T) {
 	t.Parallel()
-	n := 400
+	n := 120
 	if os.Getenv("ZABOR_SOAK") == "1" {
 		n = 2000
 	}

@@ -217,26 +217,35 @@ func root() string {
 	return os.TempDir()
 }
 
-// newServer makes the data folder, owned by the given user when run as root.
+// newServer is a server with a folder of its own; see newFolder.
 func newServer(kind, owner string) (*Server, *user.User, error) {
-	dir, err := os.MkdirTemp(root(), "zabor-test-"+kind+"-")
+	dir, as, err := newFolder(kind, owner)
 	if err != nil {
 		return nil, nil, err
-	}
-	var as *user.User
-	if os.Getuid() == 0 && owner != "" {
-		if as, err = user.Lookup(owner); err != nil {
-			return nil, nil, err
-		}
-		if err := chown(dir, as); err != nil {
-			return nil, nil, err
-		}
 	}
 	port, err := freePort()
 	if err != nil {
 		return nil, nil, err
 	}
 	return &Server{Port: port, Dir: dir, stop: syscall.SIGTERM}, as, nil
+}
+
+// newFolder makes a folder, owned by the given user when run as root; nil: by us.
+func newFolder(kind, owner string) (string, *user.User, error) {
+	dir, err := os.MkdirTemp(root(), "zabor-test-"+kind+"-")
+	if err != nil {
+		return "", nil, err
+	}
+	var as *user.User
+	if os.Getuid() == 0 && owner != "" {
+		if as, err = user.Lookup(owner); err != nil {
+			return "", nil, err
+		}
+		if err := chown(dir, as); err != nil {
+			return "", nil, err
+		}
+	}
+	return dir, as, nil
 }
 
 // chown gives path to owner.
@@ -347,6 +356,8 @@ func Run(m *testing.M) int {
 		s.remove()
 	}
 	shared.Unlock()
+	newData.mariadb.remove()
+	newData.postgres.remove()
 	return code
 }
 

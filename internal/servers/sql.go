@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"os/user"
 	"strconv"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -80,7 +81,7 @@ func newMariaDB(install bool, options ...string) (*Server, error) {
 	}
 	data := s.Dir + "/data"
 	if install {
-		err = installMariaDB(s.Dir, data, as)
+		err = newData.mariadb.copy(data, "mysql", installMariaDB)
 	} else {
 		err = os.Mkdir(data, 0o700)
 		if err == nil && as != nil {
@@ -162,18 +163,13 @@ func startPostgres() (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	initdb, err := lookPath("initdb")
-	if err != nil {
-		return nil, err
-	}
 	postgres, err := lookPath("postgres")
 	if err != nil {
 		return nil, err
 	}
 	data := s.Dir + "/data"
-	out, err := runAs(exec.Command(initdb, "-D", data, "-U", "postgres", "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync"), as).CombinedOutput()
-	if err != nil {
-		return nil, fmt.Errorf("initdb: %w\n%s", err, out)
+	if err := newData.postgres.copy(data, "postgres", installPostgres); err != nil {
+		return s, err
 	}
 	s.stop = syscall.SIGINT // fast shutdown
 	s.command = func() *exec.Cmd {
@@ -185,6 +181,54 @@ func startPostgres() (*Server, error) {
 	}
 	s.ready = func() error { return pingSQL("pgx", postgresURL(s, "postgres")) }
 	return s, s.Start()
+}
+
+// installPostgres makes the data of a new server.
+func installPostgres(_, data string, as *user.User) error {
+	initdb, err := lookPath("initdb")
+	if err != nil {
+		return err
+	}
+	install := exec.Command(initdb, "-D", data, "-U", "postgres", "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync")
+	if out, err := runAs(install, as).CombinedOutput(); err != nil {
+		return fmt.Errorf("initdb: %w\n%s", err, out)
+	}
+	return nil
+}
+
+// newData is what servers begin with. To install it takes a processor longer than
+// all that most tests do with their server.
+var newData struct{ mariadb, postgres template }
+
+// template is data of a server that has never run, installed once for all servers
+// of this process.
+type template struct {
+	sync.Once
+	dir string
+	err error
+}
+
+// copy puts a copy at data, which is not there yet and will be owner's.
+func (o *template) copy(data, owner string, install func(dir, data string, as *user.User) error) error {
+	o.Do(func() {
+		var as *user.User
+		if o.dir, as, o.err = newFolder(owner+"-data", owner); o.err == nil {
+			o.err = install(o.dir, o.dir+"/data", as)
+		}
+	})
+	if o.err != nil {
+		return o.err
+	}
+	if out, err := exec.Command("cp", "-a", o.dir+"/data", data).CombinedOutput(); err != nil {
+		return fmt.Errorf("cp: %w\n%s", err, out)
+	}
+	return nil
+}
+
+func (o *template) remove() {
+	if o.dir != "" {
+		os.RemoveAll(o.dir)
+	}
 }
 
 func pingSQL(driver, dsn string) error {
