@@ -258,7 +258,7 @@ func TestKeyInTheIdempotencyKey(t *testing.T) {
 func TestToken(t *testing.T) {
 	t.Parallel()
 	const token = "0123456789abcdef"
-	d := open(t, settings{options: proxy.Options{Token: token}})
+	d := open(t, settings{options: proxy.Options{Token: func() string { return token }}})
 	for _, tt := range []struct {
 		name   string
 		fields []string

@@ -50,10 +50,12 @@ type Options struct {
 	Allow    []string // patterns METHOD /provider/path; none: all
 	Unfenced []string // patterns of what may be sent without a key
 
-	// Token, where there is one, must come with every request. Trusted: whoever
-	// connects has proved by TLS who they are. Without either only addresses and
-	// localhost are taken as Host, so that no web page leads a browser here.
-	Token   string
+	// Token is asked with every request what its caller must bring: a token that is
+	// rotated is another one at once. Nobody brings an empty one. Nil: none is wanted.
+	// Trusted: whoever connects has proved by TLS who they are. Without either only
+	// addresses and localhost are taken as Host, so that no web page leads a browser
+	// here.
+	Token   func() string
 	Trusted bool
 
 	// Trace follows a fenced request until its row is saved: what is done about it is
@@ -79,7 +81,6 @@ type Proxy struct {
 	fence    atomic.Pointer[zabor.Fence]
 	allow    []pattern
 	unfenced []pattern
-	token    [sha256.Size]byte
 	open     chan struct{} // one for each request under way
 	calls    sync.WaitGroup
 	observed [len(verdicts)]atomic.Int64
@@ -99,7 +100,7 @@ const (
 
 // New makes a proxy. The error says which pattern is wrong.
 func New(o Options) (*Proxy, error) {
-	p := &Proxy{o: o, token: sha256.Sum256([]byte(o.Token)), open: make(chan struct{}, maxOpen)}
+	p := &Proxy{o: o, open: make(chan struct{}, maxOpen)}
 	p.fence.Store(o.Fence)
 	for _, list := range []struct {
 		name  string
@@ -232,7 +233,7 @@ func (p *Proxy) admit(r *http.Request) error {
 		}
 		return refuse(n, "%s", why)
 	}
-	if p.o.Token != "" && !p.knows(r) {
+	if p.o.Token != nil && !knows(r, p.o.Token()) {
 		return refuse(401, "the token is missing or wrong: send it as the bearer token, as the password of Basic, or in %s", tokenHeader)
 	}
 	for _, name := range overrides {
@@ -243,7 +244,7 @@ func (p *Proxy) admit(r *http.Request) error {
 	if len(r.Header["Origin"]) > 0 || r.Header.Get("Sec-Fetch-Site") != "" {
 		return refuse(403, "a browser may not ask here (Origin)")
 	}
-	if p.o.Token == "" && !p.o.Trusted && !plainHost(r.Host) {
+	if p.o.Token == nil && !p.o.Trusted && !plainHost(r.Host) {
 		return refuse(403, "Host %q: without a token only an address or localhost is taken", visible(r.Host))
 	}
 	return nil
@@ -255,20 +256,20 @@ var overrides = [...]string{
 	"X-Http-Method", "X-Http-Method-Override", "X-Method-Override", "X-Original-Method", "X-Original-Uri", "X-Original-Url", "X-Override-Url", "X-Rewrite-Url",
 }
 
-// knows reports whether r brings the token. It takes the same time whatever r
-// brings instead.
-func (p *Proxy) knows(r *http.Request) bool {
+// knows reports whether r brings token, which it does not where there is none. It
+// takes the same time whatever r brings instead.
+func knows(r *http.Request, token string) bool {
 	_, password, _ := r.BasicAuth()
 	bearer := r.Header.Get("Authorization")
 	if scheme, rest, _ := strings.Cut(bearer, " "); strings.EqualFold(scheme, "Bearer") {
 		bearer = rest
 	}
-	known := 0
+	known, want := 0, sha256.Sum256([]byte(token))
 	for _, text := range []string{r.Header.Get(tokenHeader), bearer, password} {
 		sum := sha256.Sum256([]byte(text))
-		known |= subtle.ConstantTimeCompare(sum[:], p.token[:])
+		known |= subtle.ConstantTimeCompare(sum[:], want[:])
 	}
-	return known == 1
+	return known == 1 && token != ""
 }
 
 // plainHost reports whether host is an address or localhost: no name that a

@@ -169,7 +169,7 @@ func (a *auditor) openConfigured() error {
 
 // openLists opens the providers whose own lists are read.
 func (a *auditor) openLists() error {
-	providers, err := a.providers(a.file)
+	providers, err := a.providers(a.file, a.secrets(a.file))
 	if err != nil {
 		return err
 	}
@@ -339,7 +339,7 @@ func (a *auditor) fillFirst(ctx context.Context, ledger *audit.Ledger, seen func
 
 // unlisted tells ledger which steps make what is in no list of their provider's.
 func (a *auditor) unlisted(ctx context.Context, ledger *audit.Ledger) error {
-	providers, err := a.providers(a.file)
+	providers, err := a.providers(a.file, a.secrets(a.file))
 	if err != nil {
 		return err
 	}

@@ -30,11 +30,12 @@ func (c *configCheck) Run(p *program) error {
 		return err
 	}
 	defer closeAll()
-	providers, err := p.providers(file)
+	secrets := p.secrets(file)
+	providers, err := p.providers(file, secrets)
 	if err != nil {
 		return err
 	}
-	if _, err := p.newProxy(&core{file: file, providers: providers}); err != nil {
+	if _, err := p.newProxy(&core{file: file, secrets: secrets, providers: providers}); err != nil {
 		return err
 	}
 	if err := p.checkPlaces(file, list); err != nil {

@@ -20,6 +20,7 @@ import (
 type core struct {
 	file      *config.Config
 	store     *sqlstore.Store
+	secrets   *config.Rotation
 	providers map[string]*provider.Provider
 	fence     *zabor.Fence
 	resolver  *zabor.Resolver
@@ -39,7 +40,8 @@ func (p *program) newCore(file *config.Config, store *sqlstore.Store) (*core, er
 	if err := store.RememberKey(p.ctx); err != nil {
 		return nil, storeFailure(err)
 	}
-	providers, err := p.providers(file)
+	secrets := p.secrets(file)
+	providers, err := p.providers(file, secrets)
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +58,7 @@ func (p *program) newCore(file *config.Config, store *sqlstore.Store) (*core, er
 		fence.Journal.Open = func(sealed []byte) ([]byte, error) { return file.Keys().Open(sealed, place) }
 	}
 	c := &core{
-		file: file, store: store, providers: providers, fence: fence,
+		file: file, store: store, secrets: secrets, providers: providers, fence: fence,
 		resolver: &zabor.Resolver{Fence: fence, Scope: file.Scope, Lookup: lookup(providers), Replay: call(providers)},
 	}
 	if file.Metrics != nil {

@@ -237,7 +237,7 @@ func (p *program) newPeeker(file *config.Config, store *sqlstore.Store, database
 		return nil, storeFailure(err)
 	}
 	k.fence = &zabor.Fence{Store: store, Secret: secret}
-	if k.providers, err = p.providers(file); err != nil {
+	if k.providers, err = p.providers(file, p.secrets(file)); err != nil {
 		return nil, err
 	}
 	if k.steps, err = compiledSteps(databases); err == nil {

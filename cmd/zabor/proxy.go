@@ -207,11 +207,12 @@ func (o *openProxy) close(cancel func()) {
 // the core once it is there: a start in an outage must not stop what is only
 // watched. The core is nil where ctx ends before. why is what is wrong.
 func (p *program) observeWithout(ctx context.Context, cancel func(), file *config.Config, store *sqlstore.Store, why error) (*openProxy, *core, error) {
-	providers, err := p.providers(file)
+	secrets := p.secrets(file)
+	providers, err := p.providers(file, secrets)
 	if err != nil {
 		return nil, nil, err
 	}
-	door, err := p.newProxy(&core{file: file, providers: providers})
+	door, err := p.newProxy(&core{file: file, secrets: secrets, providers: providers})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -268,8 +269,11 @@ func (p *program) newProxy(c *core) (*proxy.Proxy, error) {
 		Check: func(scoped bool, k zabor.Key) error { return checkProxied(steps, scoped, k) },
 		Show:  func(row zabor.Row) any { return fenceJSON(row) },
 		Allow: x.Allow, Unfenced: x.Unfenced,
-		Token: string(x.Token), Trusted: x.TLS != nil && x.TLS.ClientCA != "",
+		Trusted: x.TLS != nil && x.TLS.ClientCA != "",
 		Observe: x.Observe, MaxBody: x.MaxBody, Log: p.log,
+	}
+	if x.Token != "" {
+		options.Token = c.secrets.ProxyToken
 	}
 	c.traceProxy(&options)
 	door, err := proxy.New(options)

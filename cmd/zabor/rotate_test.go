@@ -8,7 +8,9 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -31,16 +33,7 @@ func TestASecretIsReadAgain(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	file := filepath.Join(t.TempDir(), "token")
-	write := func(text string, age time.Duration) {
-		t.Helper()
-		then := time.Now().Add(-age)
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chtimes(file, then, then); err != nil {
-			t.Fatal(err)
-		}
-	}
+	write := func(text string, age time.Duration) { writeSecret(t, file, text, age) }
 	write("one\n", time.Hour)
 	text := "fence: sqlite:///fence.db\nproviders:\n  acquirer:\n    profile: custom\n    base_url: " + server.URL +
 		"\n    headers: {Authorization: 'Bearer ${TOKEN}'}\n    reference: /id\n    settled: {pointer: /status, values: [paid]}\n" +
@@ -50,7 +43,7 @@ func TestASecretIsReadAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := &program{log: slog.New(slog.DiscardHandler)}
-	providers, err := p.providers(c)
+	providers, err := p.providers(c, p.secrets(c))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,4 +75,75 @@ func TestASecretIsReadAgain(t *testing.T) {
 	wants("Bearer two")
 	write("three", 10*time.Second)
 	wants("Bearer three")
+}
+
+// writeSecret writes a file with a secret as if that had been so long ago.
+func writeSecret(t *testing.T, file, text string, age time.Duration) {
+	t.Helper()
+	then := time.Now().Add(-age)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(file, then, then); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The token of the proxy's callers is the one that its file has when they call, and
+// one that could not be used changes nothing.
+func TestTheProxysTokenIsReadAgain(t *testing.T) {
+	t.Parallel()
+	const one, two, three = "0123456789abcdef-one", "0123456789abcdef-two", "0123456789abcdef-three"
+	s := newShop(t, databases[0].open(t), options{proxy: true})
+	text, err := os.ReadFile(s.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(s.file, []byte(strings.Replace(string(text), "proxy: {", "proxy: {token: '${TOKEN}', ", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "token")
+	writeSecret(t, file, one+"\n", time.Hour)
+	p := startIn(t, []string{"TOKEN_FILE=" + file}, "proxy", "-c", s.file)
+	p.logged("the proxy listens")
+	knows := func(token string, others ...string) {
+		t.Helper()
+		for _, tt := range append(others, "", token) {
+			want := 401
+			if tt == token {
+				want = 404
+			}
+			r, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+s.listen+"/fences/1001/charge", http.NoBody)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set("Authorization", "Bearer "+tt)
+			resp, err := http.DefaultTransport.RoundTrip(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			if resp.StatusCode != want {
+				t.Errorf("with token %q: status %d, want %d", tt, resp.StatusCode, want)
+			}
+		}
+	}
+	knows(one, two, three)
+	writeSecret(t, file, two, time.Minute)
+	knows(two, one, three)
+	writeSecret(t, file, "guess", 50*time.Second)
+	knows(two, one, "guess")
+	writeSecret(t, file, "", 40*time.Second)
+	knows(two, one)
+	writeSecret(t, file, three, 30*time.Second)
+	knows(three, one, two)
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	knows(three, one, two)
+	p.signal(syscall.SIGTERM)
+	p.exit(exitGood)
+	if log := p.log.String(); strings.Contains(log, "0123456789abcdef") {
+		t.Errorf("the log has a token:\n%s", log)
+	}
 }

@@ -189,10 +189,15 @@ func compiledSteps(databases *applications) ([]*step.Step, error) {
 	return steps, nil
 }
 
-// providers makes the clients of c's providers, by name.
-func (p *program) providers(c *config.Config) (map[string]*provider.Provider, error) {
+// secrets follows the files that hold c's secrets.
+func (p *program) secrets(c *config.Config) *config.Rotation {
+	return c.Rotation(func(err error) { p.log.Error(err.Error()) })
+}
+
+// providers makes the clients of c's providers, by name, with credentials as secrets
+// has them.
+func (p *program) providers(c *config.Config, secrets *config.Rotation) (map[string]*provider.Provider, error) {
 	made := map[string]*provider.Provider{}
-	secrets := c.Rotation(func(err error) { p.log.Error(err.Error()) })
 	for _, name := range slices.Sorted(maps.Keys(c.Providers)) {
 		profile, _ := c.Profile(name) // Parse has made one of each
 		o := provider.Options{Keep: kept(c), Rotated: secrets.Credentials(name)}

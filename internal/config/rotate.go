@@ -61,6 +61,15 @@ func (r *Rotation) Credentials(name string) func() (provider.Profile, bool) {
 	}
 }
 
+// ProxyToken is what callers of the proxy must bring now; it looks at the files each
+// time it is called. Empty: the configuration has none.
+func (r *Rotation) ProxyToken() string {
+	if c, _ := r.current(); c.Proxy != nil {
+		return string(c.Proxy.Token)
+	}
+	return ""
+}
+
 // current is the configuration with the secrets as their files have them, or had
 // them before they became unusable.
 func (r *Rotation) current() (*Config, int) {
