@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/pressly/goose/v3"
 
@@ -27,12 +28,16 @@ const versionTable = "zabor_goose"
 // on the tables of the version before still does. Many may migrate at once.
 func (s *Store) Migrate(ctx context.Context) error {
 	if s.file != "" {
-		// Made here and not by SQLite, which would let everybody read it.
-		f, err := os.OpenFile(s.file, os.O_CREATE|os.O_RDWR, 0o600)
-		if err != nil {
+		// Made here and not by SQLite, which would let everybody read it. A file that
+		// is there is not even opened: closing it would end the locks that SQLite
+		// holds on it for this process («How To Corrupt An SQLite Database File»).
+		f, err := os.OpenFile(s.file, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+		switch {
+		case err == nil:
+			f.Close()
+		case !errors.Is(err, fs.ErrExist):
 			return fmt.Errorf("create the fence's database: %w", err)
 		}
-		f.Close()
 	}
 	if err := s.migrateAlone(ctx); err != nil {
 		if s.dialect.judge(err) == readOnly {
@@ -75,13 +80,37 @@ func (s *Store) migrateAlone(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := provider.Up(ctx); err != nil {
-		if pending, lookErr := provider.HasPending(ctx); lookErr == nil && !pending {
-			return nil // another process was faster, in one transaction
+	for busy := 0; ; {
+		before := made(ctx, provider)
+		_, err := provider.Up(ctx)
+		if err == nil {
+			return nil
 		}
-		return err
+		switch {
+		case made(ctx, provider) > before:
+			// Another process made the very migration that failed here, each in one
+			// transaction: what it has not come to yet may be made by this one.
+		case s.file != "" && s.dialect.judge(err) == unknown && busy < maxTries:
+			busy++ // SQLite does not wait for whoever turns the log of a new file on
+			select {
+			case <-ctx.Done():
+				return err
+			case <-time.After(time.Duration(busy) * 50 * time.Millisecond):
+			}
+		default:
+			return err
+		}
 	}
-	return nil
+}
+
+// made is the number of the newest migration in the database; -1 where not even
+// the table of the migrations can be read.
+func made(ctx context.Context, provider *goose.Provider) int64 {
+	version, err := provider.GetDBVersion(ctx)
+	if err != nil {
+		return -1
+	}
+	return version
 }
 
 // Migrated is the number of the newest migration that [Store.Migrate] has made in

@@ -8,8 +8,10 @@ import (
 	"os"
 	"os/exec"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"zabor"
@@ -21,18 +23,7 @@ func TestMigrate(t *testing.T) {
 	for _, d := range databases {
 		t.Run(d.name, func(t *testing.T) {
 			address := d.address(t)
-			var all sync.WaitGroup
-			var errs [4]error
-			for i := range errs {
-				s := open(t, address)
-				all.Go(func() { errs[i] = s.Migrate(t.Context()) })
-			}
-			all.Wait()
-			for _, err := range errs {
-				if err != nil {
-					t.Error(err)
-				}
-			}
+			migrateTogether(t, address)
 			s := open(t, address)
 			first, err := s.Secret(t.Context())
 			if err != nil || len(first) != 32 {
@@ -50,6 +41,77 @@ func TestMigrate(t *testing.T) {
 				t.Errorf("two installations have one secret: error %v", err)
 			}
 		})
+	}
+}
+
+// migrateTogether migrates with four programs at once.
+func migrateTogether(t *testing.T, address string) {
+	t.Helper()
+	var all sync.WaitGroup
+	var errs [4]error
+	start := make(chan struct{})
+	for i := range errs {
+		s := open(t, address)
+		all.Go(func() { <-start; errs[i] = s.Migrate(t.Context()) })
+	}
+	close(start)
+	all.Wait()
+	for _, err := range errs {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Where the database has no lock for it, one program makes a migration while another
+// tries the same: the other goes on with the next, which it may be the first to make.
+func TestMigrateTogether(t *testing.T) {
+	for i := range 20 {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel() // who comes too late to make the table of the migrations waits a second
+			address := databases[0].address(t)
+			migrateTogether(t, address)
+			if err := open(t, address).Check(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A migration beside open connections leaves their locks alone: another process that
+// thought them gone would take the log away under them.
+func TestMigrateKeepsLocks(t *testing.T) {
+	s := migrated(t, databases[0].address(t))
+	held := func() string {
+		t.Helper()
+		info, err := os.Stat(s.file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		locks, err := os.ReadFile("/proc/locks")
+		if err != nil {
+			t.Skip("no list of locks on this system: ", err)
+		}
+		inode := fmt.Sprintf(":%d ", info.Sys().(*syscall.Stat_t).Ino)
+		var found []string
+		for line := range strings.Lines(string(locks)) {
+			if strings.Contains(line, fmt.Sprintf(" %d ", os.Getpid())) && strings.Contains(line, inode) {
+				_, lock, _ := strings.Cut(line, ": ")
+				found = append(found, lock)
+			}
+		}
+		slices.Sort(found)
+		return strings.Join(found, "")
+	}
+	before := held()
+	if before == "" {
+		t.Fatal("no lock on the file although a connection is open")
+	}
+	if err := s.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if after := held(); after != before {
+		t.Errorf("locks after a migration:\n%swant\n%s", after, before)
 	}
 }
 
