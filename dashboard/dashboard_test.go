@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"zabor"
@@ -321,6 +322,7 @@ func TestWhatPeopleDoWithMessages(t *testing.T) {
 	t.Parallel()
 	key := zabor.Key{Scope: "shop", Order: "1", Step: "charge"}
 	var did []string
+	var refuses error
 	o := newOffice(t, func(options *Options) {
 		options.Scope = "shop"
 		options.Failed = Failures{
@@ -334,7 +336,12 @@ func TestWhatPeopleDoWithMessages(t *testing.T) {
 				}
 				return FailedMessage{FailedID: at}, nil
 			},
-			Retry:  func(_ context.Context, at FailedID) error { did = append(did, "retried "+at.ID); return nil },
+			Retry: func(_ context.Context, at FailedID) error {
+				if refuses == nil {
+					did = append(did, "retried "+at.ID)
+				}
+				return refuses
+			},
 			Forget: func(_ context.Context, at FailedID) error { did = append(did, "forgot "+at.ID); return nil },
 		}
 	})
@@ -373,7 +380,44 @@ func TestWhatPeopleDoWithMessages(t *testing.T) {
 			t.Errorf("%s: %+v, %v; want %s", at, notes, err, want)
 		}
 	}
+	o.sees(200, failedURL(FailedID{"payments", "failed_jobs", "keyed"}), "What people did", "Its message was put back on its queue", "by local")
+	// What cannot be done is noted too: nobody believes that it was.
+	refuses = errors.New("its queue is full")
+	if code, body := o.ask(http.MethodPost, "/failed/retry", form("keyed")); code != 200 || !strings.Contains(body, "its queue is full") {
+		t.Errorf("status %d\n%s", code, body)
+	}
+	o.sees(200, "/failed", "Message left", "its queue is full")
 	o.sees(200, "/failed", "What people did lately", "Message forgotten", "it is no job", "Message retried", "by local")
+}
+
+// A page looks further while it has time, and says where it has ended.
+func TestLookOn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		second := func(n int) sqlstore.Mark { return sqlstore.Mark{Since: time.Unix(int64(n), 0)} }
+		var looks []int
+		slow := func(search sqlstore.Search) ([]zabor.Row, sqlstore.Mark, error) {
+			if want := 5 - len(looks); search.Limit != want {
+				t.Errorf("look %d is for %d rows, want %d", len(looks), search.Limit, want)
+			}
+			looks = append(looks, search.Look)
+			time.Sleep(lookFor/2 + 1)
+			return make([]zabor.Row, 1), second(len(looks)), nil
+		}
+		rows, on, err := lookOn(sqlstore.Search{Limit: 5}, slow)
+		if got, want := fmt.Sprint(len(rows), on.Since.Unix(), err, looks), fmt.Sprint(2, 2, nil, []int{firstLook, 4 * firstLook}); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+		rows, on, err = lookOn(sqlstore.Search{Limit: 5}, func(search sqlstore.Search) ([]zabor.Row, sqlstore.Mark, error) {
+			if search.Look < mostLook {
+				return nil, second(1), nil
+			}
+			return make([]zabor.Row, 5), sqlstore.Mark{}, nil
+		})
+		if len(rows) != 5 || on != (sqlstore.Mark{}) || err != nil {
+			t.Errorf("%d rows, on at %v, %v", len(rows), on, err)
+		}
+	})
 }
 
 // A form that is not whole decides nothing, and says what is missing.

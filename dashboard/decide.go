@@ -302,7 +302,9 @@ func (d *Dashboard) open(w http.ResponseWriter, r *http.Request) {
 	}{{zabor.Held, "held", &body.Held, &body.HeldMore}, {zabor.Doubt, "doubt", &body.Doubt, &body.DubMore}} {
 		after, _ := readMark(r.URL.Query().Get(list.name))
 		rows, on, err := lookOn(sqlstore.Search{Scope: d.o.Scope, States: []zabor.State{list.state}, After: after, Limit: perOpenPage + 1},
-			func(search sqlstore.Search) ([]zabor.Row, sqlstore.Mark, error) { return d.o.Store.Oldest(r.Context(), search) })
+			func(search sqlstore.Search) ([]zabor.Row, sqlstore.Mark, error) {
+				return d.o.Store.Oldest(r.Context(), search)
+			})
 		if err != nil {
 			d.away(w, r, err)
 			return

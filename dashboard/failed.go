@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -114,7 +115,52 @@ const perFailedPage = 100
 const (
 	messageRetried   = "message retried"
 	messageForgotten = "message forgotten"
+	messageLeft      = "message left"
 )
+
+// Move is what a person does with a failed message, and who and why.
+type Move struct {
+	Message FailedMessage
+	Forget  bool // it is deleted for good; else it is put back on its queue
+	By      string
+	Reason  string // empty: none was given
+}
+
+// Do notes m, then does it, and notes too where it could not be done: so that there is
+// nothing that somebody did and nobody knows of. The note is on the message's key, or
+// where it has none on the installation of that scope. An error of the first note is
+// [ErrNotNoted], and nothing was done.
+func (m Move) Do(ctx context.Context, store *sqlstore.Store, scope string, do func(context.Context) error) error {
+	key := zabor.Key{Scope: scope}
+	if m.Message.Key != nil {
+		key = *m.Message.Key
+	}
+	at := m.Message.FailedID
+	note := zabor.Note{Kind: messageRetried, By: m.By, Text: fmt.Sprintf("message %s of queue %s (%s)", readable(at.ID), at.Queue, at.Transport)}
+	if m.Message.Class != "" {
+		note.Text += ", a " + readable(m.Message.Class)
+	}
+	what := note.Text
+	if m.Forget {
+		note.Kind = messageForgotten
+	}
+	if m.Reason != "" {
+		note.Text += ": " + m.Reason
+	}
+	if err := store.Note(ctx, key, note); err != nil {
+		return fmt.Errorf("%w: %w", ErrNotNoted, err)
+	}
+	err := do(ctx)
+	if err != nil {
+		note.Kind, note.Text = messageLeft, what+" was not moved, or not wholly: "+err.Error()
+		err = errors.Join(err, store.Note(ctx, key, note))
+	}
+	return err
+}
+
+// ErrNotNoted says that it could not be noted who wants something, and that it was
+// not done.
+var ErrNotNoted = errors.New("it cannot be noted who did it, so nothing was done")
 
 // mostLately is how many of them the page shows.
 const mostLately = 20
@@ -143,7 +189,7 @@ func (d *Dashboard) failedList(w http.ResponseWriter, r *http.Request) {
 		body.Lists = append(body.Lists, shown(l, counts, room))
 		body.Unread = body.Unread || l.Err != ""
 	}
-	if body.Lately, err = d.o.Store.LatestNotes(r.Context(), d.o.Scope, mostLately, messageRetried, messageForgotten); err != nil {
+	if body.Lately, err = d.o.Store.LatestNotes(r.Context(), d.o.Scope, mostLately, messageRetried, messageForgotten, messageLeft); err != nil {
 		d.away(w, r, err)
 		return
 	}
@@ -174,6 +220,7 @@ type messagePage struct {
 	FailedMessage
 	Fields []field
 	Row    *zabor.Row // of its key; nil: there is none
+	People []event    // what people did about its key, the newest first
 }
 
 func (d *Dashboard) failedOne(w http.ResponseWriter, r *http.Request) {
@@ -197,6 +244,12 @@ func (d *Dashboard) failedOne(w http.ResponseWriter, r *http.Request) {
 		if row, err := d.o.Store.Load(r.Context(), *m.Key); err == nil {
 			body.Row = &row
 		}
+		notes, err := d.o.Store.Notes(r.Context(), *m.Key)
+		if err != nil {
+			d.away(w, r, err)
+			return
+		}
+		body.People = people(notes)
 	}
 	d.show(w, r, http.StatusOK, "message", "Failed message", "/failed", body)
 }
@@ -257,10 +310,10 @@ func (d *Dashboard) move(w http.ResponseWriter, r *http.Request, body movedPage,
 		}
 		m := moved{FailedID: at}
 		if body.Confirmed {
-			done, err := d.moveOne(ctx, at, body, by, do)
-			body.Done += b2i(done)
-			if err != nil {
+			if err := d.moveOne(ctx, at, body, by, do); err != nil {
 				m.Err = err.Error()
+			} else {
+				body.Done++
 			}
 		}
 		body.Messages = append(body.Messages, m)
@@ -276,30 +329,16 @@ func (d *Dashboard) move(w http.ResponseWriter, r *http.Request, body movedPage,
 	d.show(w, r, http.StatusOK, "moved", title, "/failed", body)
 }
 
-// moveOne does one thing to one message, and notes who did it.
-func (d *Dashboard) moveOne(ctx context.Context, at FailedID, body movedPage, by string, do func(context.Context, FailedID) error) (done bool, err error) {
+// moveOne does one thing to one message, and notes who does it.
+func (d *Dashboard) moveOne(ctx context.Context, at FailedID, body movedPage, by string, do func(context.Context, FailedID) error) error {
 	m, err := d.o.Failed.One(ctx, at)
 	if err != nil {
-		return false, err
+		return err
 	}
-	if err := do(ctx, at); err != nil {
-		return false, err
+	move := Move{Message: m, Forget: body.Forget, By: by, Reason: body.Reason}
+	if err := move.Do(ctx, d.o.Store, d.o.Scope, func(ctx context.Context) error { return do(ctx, at) }); err != nil {
+		return err
 	}
-	note := zabor.Note{Kind: messageRetried, By: by, Text: fmt.Sprintf("message %s of queue %s (%s)", readable(at.ID), at.Queue, at.Transport)}
-	if m.Class != "" {
-		note.Text += ", a " + readable(m.Class)
-	}
-	if body.Forget {
-		note.Kind = messageForgotten
-		note.Text += ": " + body.Reason
-	}
-	key := zabor.Key{Scope: d.o.Scope}
-	if m.Key != nil {
-		key = *m.Key
-	}
-	d.o.Log.Info(note.Kind+" on the dashboard", "by", by, "queue", at.Queue, "message", at.ID, "key", key, "reason", body.Reason)
-	if err := d.o.Store.Note(ctx, key, note); err != nil {
-		return true, fmt.Errorf("it is done, and is in the log alone, under your name: %w", err)
-	}
-	return true, nil
+	d.o.Log.Info("a failed message was moved on the dashboard", "by", by, "forget", body.Forget, "queue", at.Queue, "message", at.ID, "reason", body.Reason)
+	return nil
 }

@@ -62,7 +62,9 @@ func (d *Dashboard) fences(w http.ResponseWriter, r *http.Request) {
 		}
 		var on sqlstore.Mark
 		body.Rows, on, err = lookOn(sqlstore.Search{Scope: d.o.Scope, States: states, Step: body.Step, After: after, Limit: perPage + 1},
-			func(search sqlstore.Search) ([]zabor.Row, sqlstore.Mark, error) { return d.o.Store.Recent(r.Context(), search) })
+			func(search sqlstore.Search) ([]zabor.Row, sqlstore.Mark, error) {
+				return d.o.Store.Recent(r.Context(), search)
+			})
 		body.Until = on.Since
 		if len(body.Rows) > perPage {
 			body.Rows = body.Rows[:perPage]
@@ -326,6 +328,18 @@ func timeline(row zabor.Row, notes []zabor.Note) []event {
 	return events
 }
 
+// people is what people did, of what was noted, the newest first.
+func people(notes []zabor.Note) []event {
+	var events []event
+	for _, n := range slices.Backward(notes) {
+		if n.By != "" {
+			what, class := noteWords(n)
+			events = append(events, event{n.At, class, what, n.By, n.Text})
+		}
+	}
+	return events
+}
+
 func toWhom(row zabor.Row) string {
 	if row.Provider == "" {
 		return ""
@@ -384,6 +398,8 @@ func noteWords(n zabor.Note) (what, class string) {
 		return "Its message was put back on its queue", "plain"
 	case messageForgotten:
 		return "Its message was forgotten", "warn"
+	case messageLeft:
+		return "Its message could not be moved", "warn"
 	case sqlstore.Refunded:
 		return "The second reference was dealt with", "good"
 	}

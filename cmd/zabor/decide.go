@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/user"
 	"slices"
 	"strings"
 
@@ -121,13 +122,17 @@ func (p *program) printDecided(row zabor.Row, messages []carried) {
 	}
 }
 
-// decider is who decides: the one named, else the user of this session.
+// decider is who decides: the one named, else the user of this session, else the one
+// whose process this is.
 func decider(by string) (string, error) {
 	if by == "" {
 		by = os.Getenv("USER")
 	}
+	if u, err := user.Current(); by == "" && err == nil {
+		by = u.Username
+	}
 	if by == "" {
-		return "", usage(errors.New("nobody knows who decides: $USER is not set"), "add --by NAME")
+		return "", usage(errors.New("nobody knows who decides: $USER is not set, and this process's user has no name"), "add --by NAME")
 	}
 	return by, nil
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"zabor"
+	"zabor/dashboard"
 	"zabor/internal/config"
 	"zabor/laravel"
 	"zabor/messenger"
@@ -587,11 +588,18 @@ type failedRetry struct {
 	ID    []string `arg:"" optional:"" help:"Ids as listed."`
 	All   bool     `help:"All that are listed, but for what is held, in doubt or paid, for which nothing would be called, and for the unreadable ones, which would come back: name those."`
 	Queue []string `placeholder:"NAME" help:"Only of these queues."`
+
+	By     string `placeholder:"NAME" help:"Who does it; else the user of this session. It is kept in the history of the message's row."`
+	Reason string `placeholder:"TEXT" help:"Why; it is kept with the name."`
 }
 
 func (c *failedRetry) Run(p *program) error {
 	if c.All == (len(c.ID) > 0) {
 		return usage(errors.New("failed retry: give ids, or --all"), `"zabor failed list" shows the ids`)
+	}
+	by, err := decider(c.By)
+	if err != nil {
+		return err
 	}
 	f, err := p.openFailures(c.Queue)
 	if err != nil {
@@ -607,7 +615,7 @@ func (c *failedRetry) Run(p *program) error {
 	}
 	fmt.Fprintf(p.stdout, "%d messages go back to the end of their queues; nothing is called here: a worker takes them, and meets the fence\n", len(messages))
 	return p.each(messages, func(m found) (string, error) {
-		return "is on its queue again: " + f.told(m.in.queue, m.failedMessage), m.in.retry(p.ctx, m.id)
+		return "is on its queue again: " + f.told(m.in.queue, m.failedMessage), f.move(p.ctx, m, dashboard.Move{By: by, Reason: c.Reason}, m.in.retry)
 	})
 }
 
@@ -671,12 +679,21 @@ func (c *failedRetry) chosen(ctx context.Context, f *failures) ([]found, error) 
 }
 
 type failedForget struct {
-	ID    []string `arg:"" help:"Ids as listed."`
-	Queue []string `placeholder:"NAME" help:"Only of these queues."`
-	Yes   bool     `help:"Do it; else only say what would be deleted."`
+	ID     []string `arg:"" help:"Ids as listed."`
+	Queue  []string `placeholder:"NAME" help:"Only of these queues."`
+	Reason string   `placeholder:"TEXT" help:"Why nobody needs them: it is kept with the name, in the history of the message's row. Demanded with --yes."`
+	By     string   `placeholder:"NAME" help:"Who does it; else the user of this session."`
+	Yes    bool     `help:"Do it; else only say what would be deleted."`
 }
 
 func (c *failedForget) Run(p *program) error {
+	by, err := decider(c.By)
+	switch {
+	case err != nil:
+		return err
+	case c.Yes && strings.TrimSpace(c.Reason) == "":
+		return usage(errors.New("failed forget: there is no reason; nothing was deleted"), `add --reason "TEXT": why nobody needs them any more`)
+	}
 	f, err := p.openFailures(c.Queue)
 	if err != nil {
 		return err
@@ -690,11 +707,20 @@ func (c *failedForget) Run(p *program) error {
 		fmt.Fprintf(p.stdout, "to be deleted for good: %s\n", f.told(m.in.queue, m.failedMessage))
 	}
 	if !c.Yes {
-		return usage(fmt.Errorf("nothing was deleted: %d messages would be", len(messages)), "add --yes; what their rows in the fence say stays as it is")
+		return usage(fmt.Errorf("nothing was deleted: %d messages would be", len(messages)), `add --yes and --reason "TEXT"; what their rows in the fence say stays as it is`)
 	}
 	return p.each(messages, func(m found) (string, error) {
-		return "deleted: " + f.told(m.in.queue, m.failedMessage), m.in.forget(p.ctx, m.id)
+		return "deleted: " + f.told(m.in.queue, m.failedMessage), f.move(p.ctx, m, dashboard.Move{Forget: true, By: by, Reason: c.Reason}, m.in.forget)
 	})
+}
+
+// move does one thing with m, and notes who does it and why.
+func (f *failures) move(ctx context.Context, m found, one dashboard.Move, do func(context.Context, string) error) error {
+	one.Message = dashboard.FailedMessage{FailedID: dashboard.FailedID{Queue: m.in.queue, Transport: m.kind, ID: m.id}, Class: m.Class}
+	if k, ok := f.key(m.failedMessage); ok {
+		one.Message.Key = &k
+	}
+	return one.Do(ctx, f.store, f.file.Scope, func(ctx context.Context) error { return do(ctx, m.id) })
 }
 
 // each does one thing to each message, says so, and stops at the first that
@@ -712,6 +738,8 @@ func (p *program) each(messages []found, do func(found) (string, error)) error {
 			inHand++
 			fmt.Fprintf(p.stdout, "not done: %s of queue %s: %v\n", printable(m.id), m.in.queue, err)
 			continue
+		case errors.Is(err, dashboard.ErrNotNoted):
+			return storeFailure(fmt.Errorf("failed message %s of queue %s: %w; %d of %d were done before it", printable(m.id), m.in.queue, err, done, len(messages)))
 		case err == nil:
 			done++
 			fmt.Fprintln(p.stdout, what)
@@ -720,7 +748,7 @@ func (p *program) each(messages []found, do func(found) (string, error)) error {
 		err = fmt.Errorf("failed message %s of queue %s: %w; %d of %d were done before it", printable(m.id), m.in.queue, err, done, len(messages))
 		switch {
 		case errors.Is(err, worker.ErrBoth):
-			return bad(err, fmt.Sprintf("the worker meets the fence for it; then run \"zabor failed forget %s --queue %s --yes\"", m.id, m.in.queue))
+			return bad(err, fmt.Sprintf("the worker meets the fence for it; then run \"zabor failed forget %s --queue %s --reason TEXT --yes\"", m.id, m.in.queue))
 		case done > 0, errors.Is(err, worker.ErrUnreadable):
 			return bad(err, fmt.Sprintf("it is where it was; \"zabor failed list --queue %s\" shows what is left", m.in.queue))
 		}

@@ -259,7 +259,7 @@ func TestADrainListsWhatHasFailed(t *testing.T) {
 	if out := s.failedCommand(exitGood, "retry", "--all"); !strings.Contains(out, "its row is settled, reference pay_1") || !strings.Contains(out, "0 of 0 done") {
 		t.Errorf("retry --all:\n%s", out)
 	}
-	s.failedCommand(exitGood, "forget", list[0].ID, "--yes")
+	s.failedCommand(exitGood, "forget", list[0].ID, "--reason", "paid", "--yes")
 	s.command(exitGood, "worker", "--drain", "--queue", "payments")
 }
 
