@@ -57,19 +57,19 @@ func (c Columns) has(title string) bool {
 //
 //	reference=Txn,amount=Total,currency=Cur,order=Order,status=State:paid|captured
 //
-// The names are those of [Columns], with minor for an amount in minor units. An
-// error says which part is wrong.
+// The names are those of [Columns], with minor for an amount in minor units, and
+// major for one that is not. An error says which part is wrong.
 func ParseColumns(text string) (Columns, error) {
 	var c Columns
 	fields := map[string]*[]string{
 		"reference": &c.Reference, "alias": &c.Alias, "key": &c.Key, "scope": &c.Scope, "order": &c.Order, "step": &c.Step,
-		"amount": &c.Amount, "minor": &c.Amount, "currency": &c.Currency, "at": &c.At, "status": &c.Status, "type": &c.Type,
+		"amount": &c.Amount, "major": &c.Amount, "minor": &c.Amount, "currency": &c.Currency, "at": &c.At, "status": &c.Status, "type": &c.Type,
 	}
 	for part := range strings.SplitSeq(text, ",") {
 		name, column, ok := strings.Cut(part, "=")
 		field, known := fields[name]
 		if !ok || !known || column == "" {
-			return Columns{}, fmt.Errorf("%q is not NAME=COLUMN with a NAME of reference, alias, key, scope, order, step, amount, minor, currency, at, status or type", part)
+			return Columns{}, fmt.Errorf("%q is not NAME=COLUMN with a NAME of reference, alias, key, scope, order, step, amount (or major), minor, currency, at, status or type", part)
 		}
 		c.Minor = c.Minor || name == "minor"
 		if name == "status" || name == "type" {
@@ -172,11 +172,15 @@ func (e Export) csv(in *bufio.Reader, next func()) iter.Seq2[Success, error] {
 		r.ReuseRecord = true
 		var columns *Columns
 		index := map[string]int{}
+		first := ""
 		for columns == nil {
 			next()
 			titles, err := r.Read()
+			if first == "" {
+				first = strings.Join(titles, string(r.Comma))
+			}
 			if errors.Is(err, io.EOF) || err == nil && firstLine(r) > 20 {
-				yield(Success{}, fmt.Errorf("%s: no line of titles that says which column is the provider's id; give the columns with --columns reference=TITLE,amount=TITLE,currency=TITLE,order=TITLE", e.Path))
+				yield(Success{}, fmt.Errorf("%s: no line of titles that says which column is the provider's id; give the columns with --columns reference=TITLE,amount=TITLE,currency=TITLE,order=TITLE (its first line: %q)", e.Path, first))
 				return
 			}
 			if err != nil {

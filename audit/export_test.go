@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -141,6 +142,9 @@ func TestColumns(t *testing.T) {
 				t.Errorf("a quoted field without an end is taken: %q", got)
 			}
 		})
+	}
+	if c, err := ParseColumns("reference=Txn,major=A"); err != nil || c.Minor || !slices.Equal(c.Amount, []string{"A"}) {
+		t.Errorf("major=A: %+v, %v", c, err)
 	}
 	for _, text := range []string{"", "amount=A", "reference", "reference=", "nope=A", "reference=A,status=S"} {
 		if _, err := ParseColumns(text); err == nil {

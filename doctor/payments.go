@@ -28,7 +28,11 @@ func Payments(p *app.Project) []Payment {
 			if to := p.Routing(c.entry.message); len(to) > 0 {
 				one.Queue = to[0].Str()
 			}
-		} else if v := jobOption(&check{Project: p}, c.entry.class, "queue"); v != nil {
+		} else if class := c.entry.class; class != nil {
+			v := jobOption(&check{Project: p}, class, "queue")
+			if v == nil {
+				v = jobCall(&check{Project: p}, class, "onQueue")
+			}
 			one.Queue = v.Str()
 		}
 		if p.Framework == app.Laravel && c.entry.class != nil {

@@ -145,17 +145,35 @@ func jobOption(c *check, job *app.Class, name string) *app.Value {
 	return nil
 }
 
+// jobCall is what a job, or whoever dispatches it, passes to the method of that
+// name, such as onQueue; nil: nothing that can be read here.
+func jobCall(c *check, job *app.Class, name string) *app.Value {
+	of := func(classes []*app.Class, own bool) *app.Value {
+		for _, class := range classes {
+			for _, m := range class.Methods {
+				for _, call := range m.Calls {
+					if call.Name == name && len(call.Args) > 0 && call.Args[0].Value.Known() &&
+						(own && call.Root == "$this" || !own && call.On != nil && strings.EqualFold(strings.TrimPrefix(call.On.Class, `\`), job.Name)) {
+						return call.Args[0].Value
+					}
+				}
+			}
+		}
+		return nil
+	}
+	if v := of([]*app.Class{job}, true); v != nil {
+		return v
+	}
+	return of(c.Classes, false)
+}
+
 // jobQueue is the queue connection that a job asks for, else the default one.
 func jobQueue(c *check, job *app.Class) *app.Queue {
 	if v := jobOption(c, job, "connection"); v != nil {
 		return c.Queue(v.Str())
 	}
-	for _, m := range job.Methods {
-		for _, call := range m.Calls {
-			if call.Name == "onConnection" && call.Root == "$this" && len(call.Args) > 0 {
-				return c.Queue(call.Args[0].Value.Str())
-			}
-		}
+	if v := jobCall(c, job, "onConnection"); v != nil {
+		return c.Queue(v.Str())
 	}
 	return c.Queue("")
 }

@@ -12,15 +12,17 @@ import (
 
 	"zabor"
 	"zabor/card"
+	"zabor/provider"
 )
 
 // Hook is a statement of the application's that runs with a row's change of
 // state, in the same transaction.
 //
-// Its parameters are :scope :order :step :state :reference :amount :currency
-// :answer :reason, of the row as it will be, and properties of the message or
-// columns of Load by their names. Amount is in minor units. Reference, amount,
-// currency and answer are NULL where they are not known.
+// Its parameters are :scope :order :step :state :reference :amount :major
+// :currency :answer :reason, of the row as it will be, and properties of the message
+// or columns of Load by their names. Amount is in minor units, and major the same as
+// a decimal text. Reference, both amounts, currency and answer are NULL where they
+// are not known.
 //
 // It is bounded in time as every statement of the fence's connection: by its
 // lock_wait, and by the time of one try.
@@ -34,7 +36,7 @@ var hookStates = [...]zabor.State{zabor.Captured, zabor.Pending, zabor.Settled, 
 
 // rowNames are the parameters of a hook that come from the row. A property of
 // such a name cannot be bound.
-var rowNames = [...]string{"scope", "order", "step", "state", "reference", "amount", "currency", "answer", "reason"}
+var rowNames = [...]string{"scope", "order", "step", "state", "reference", "amount", "major", "currency", "answer", "reason"}
 
 // hook is a compiled [Hook].
 type hook struct {
@@ -135,6 +137,11 @@ func (s *Step) rowValue(name string, row zabor.Row) (any, bool) {
 			return nil, true
 		}
 		return row.Amount.Minor, true
+	case "major":
+		if row.Amount.Currency == "" {
+			return nil, true
+		}
+		return provider.Major(row.Amount), true
 	case "answer":
 		if row.Answer == nil {
 			return nil, true

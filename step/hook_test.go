@@ -66,7 +66,7 @@ func hooked(t testing.TB, dialect Dialect, hooks map[zabor.State]Hook) *Step {
 
 // Every parameter, with its type, from the row and from the message.
 func TestHookParameters(t *testing.T) {
-	const insert = "INSERT INTO t VALUES (:scope, :order, :step, :state, :reference, :amount, :currency, :answer, :reason, :n, :text, :price, :float, :ratio, :big, :yes, :none, :raw, :in.it, :n)"
+	const insert = "INSERT INTO t VALUES (:scope, :order, :step, :state, :reference, :amount, :major, :currency, :answer, :reason, :n, :text, :price, :float, :ratio, :big, :yes, :none, :raw, :in.it, :n)"
 	data := map[string]any{
 		"orderId": "7", "cents": int64(1999), "n": int64(900719925474099312), "text": "7abc", "price": json.Number("19.90"), "float": 2.0, "ratio": 0.1,
 		"big": json.Number("12345678901234567890"), "yes": true, "none": nil, "raw": "\xff\x00{", "in": map[string]any{"it": "ü\u2028<"},
@@ -89,7 +89,7 @@ func TestHookParameters(t *testing.T) {
 			amount = "1999"
 		}
 		want := []any{
-			"shop", "7", "charge:R-7", "settled", "pi_1", amount, "EUR", answer, "why",
+			"shop", "7", "charge:R-7", "settled", "pi_1", amount, "19.99", "EUR", answer, "why",
 			n, "7abc", "19.90", two, "0.1", "12345678901234567890", yes, nil, []byte("\xff\x00{"), "ü\u2028<", n,
 		}
 		if h.Name != "settled" || h.Rows != 1 || !reflect.DeepEqual(h.Args, want) {
@@ -102,9 +102,9 @@ func TestHookParameters(t *testing.T) {
 }
 
 func TestHookOfARowThatKnowsLittle(t *testing.T) {
-	s := hooked(t, SQLite, map[zabor.State]Hook{zabor.Captured: {SQL: "INSERT INTO t VALUES (:scope, :reference, :amount, :currency, :answer, :reason, :state)", Rows: -1}})
+	s := hooked(t, SQLite, map[zabor.State]Hook{zabor.Captured: {SQL: "INSERT INTO t VALUES (:scope, :reference, :amount, :major, :currency, :answer, :reason, :state)", Rows: -1}})
 	h, err := s.Hook(zabor.Row{State: zabor.Captured})
-	if want := []any{"", nil, nil, nil, nil, "", "captured"}; err != nil || !reflect.DeepEqual(h.Args, want) || h.Rows != -1 {
+	if want := []any{"", nil, nil, nil, nil, nil, "", "captured"}; err != nil || !reflect.DeepEqual(h.Args, want) || h.Rows != -1 {
 		t.Fatalf("hook %+v, %v; want %#v", h, err, want)
 	}
 }

@@ -198,7 +198,7 @@ func (p *program) decisionFailure(d zabor.Decision, err error) error {
 	}
 	switch {
 	case errors.Is(err, zabor.ErrNoRow):
-		return bad(fmt.Errorf("%s has no row: there is nothing to decide; nothing was changed", d.Key), show)
+		return bad(fmt.Errorf("%s has no row: there is nothing to decide; nothing was changed", d.Key), show+"; a charge that nobody has begun, such as a delayed one, is forbidden by: zabor fence decline ORDER STEP --reason TEXT")
 	case errors.Is(err, zabor.ErrStale):
 		return bad(fmt.Errorf("%w; nothing was changed", err), "look at it again: "+show)
 	case errors.Is(err, zabor.ErrRefused) && d.Action == zabor.Release && !d.CheckedProvider:

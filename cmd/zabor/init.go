@@ -264,7 +264,11 @@ func (w *initWriter) queues() {
 	}
 	for _, name := range names {
 		q := connections[name]
-		w.line("Laravel's queue; a queue of its own for payments is the cleanest", "  %s:", quote(name))
+		comment := "Laravel's queue"
+		if !slices.ContainsFunc(w.payments, func(p doctor.Payment) bool { return p.Queue == name }) {
+			comment += "; no onQueue() was found: look where the jobs are dispatched"
+		}
+		w.line(comment, "  %s:", quote(name))
 		w.line("", "    laravel:")
 		w.line(q.From.String(), "      connection: %s", quote(q.Name))
 		w.line(q.Redis.Prefix.Origin().String(), "      prefix: %s", quote(escape(q.Redis.Prefix.Str())))
@@ -401,6 +405,7 @@ func (w *initWriter) enums() {
 var (
 	orderName  = regexp.MustCompile(`(?i)order|invoice|booking`)
 	amountName = regexp.MustCompile(`(?i)amount|cents|total|price|sum`)
+	moneyName  = regexp.MustCompile(`(?i)^currency(code)?$`)
 	stepName   = regexp.MustCompile(`(?i)(refund|capture|payout|charge|pay)`)
 )
 
@@ -434,7 +439,7 @@ func (w *initWriter) steps() {
 		}
 		used = append(used, step)
 		fmt.Fprintf(&steps, "#   %s:    # %s\n#     message: '%s'\n", step, payment.From, payment.Message)
-		order, amount := "ORDER", "AMOUNT"
+		order, amount, currency, load := "ORDER", "AMOUNT", "EUR", ""
 		if payment.Class != nil {
 			for _, property := range payment.Class.Properties {
 				if !property.Constructor && w.Framework == app.Laravel {
@@ -442,18 +447,32 @@ func (w *initWriter) steps() {
 				}
 				fmt.Fprintf(&steps, "#     # property %s\n", strings.TrimSpace(property.Name+" "+property.Type))
 				path := property.Name
-				if strings.Contains(property.Type, `\Models\`) || strings.Contains(property.Type, `\Entity\`) {
+				model := strings.Contains(property.Type, `\Models\`) || strings.Contains(property.Type, `\Entity\`)
+				if model {
 					path += ".id"
 				}
 				switch {
 				case orderName.MatchString(property.Name) && order == "ORDER":
-					order = path
+					if order = path; model && w.Framework == app.Laravel {
+						load = strings.ToLower(app.Short(property.Type)) + "s"
+					}
+				case moneyName.MatchString(property.Name):
+					currency = path
 				case amountName.MatchString(property.Name) && amount == "AMOUNT":
 					amount = path
 				}
 			}
 		}
-		fmt.Fprintf(&steps, "#     order: %s\n#     amount: %s          # minor units; a decimal: {major: …}\n#     currency: EUR\n#     provider: %s\n#     request: {path: /…, json: {amount: \"{{minor}}\", order: \"{{order}}\"}}\n#     # settled: \"INSERT INTO …\"    # what the handler noted of a payment; :order, :reference, :amount\n", order, amount, name)
+		fmt.Fprintf(&steps, "#     order: %s\n", order)
+		if load != "" && amount == "AMOUNT" {
+			fmt.Fprintf(&steps, "#     load: \"SELECT … FROM %s WHERE id = :order\"    # on the queue a model is its id: amount and currency are columns of this\n", load)
+		}
+		fmt.Fprintf(&steps, "#     amount: %s          # minor units; a decimal: {major: …}\n#     currency: %s\n", amount, currency)
+		if strings.HasPrefix(step, "refund") || strings.HasPrefix(step, "capture") {
+			fmt.Fprintf(&steps, "#     part: PART              # the property that tells one %s of an order from the next; none where there is only one\n", step)
+		}
+		fmt.Fprintf(&steps, "#     provider: %s\n%s", name, requestOf(name, step))
+		fmt.Fprintf(&steps, "#     # settled: \"INSERT INTO …\"    # what the handler noted of a payment: :order, :reference, :major or :amount (docs/hooks.md)\n")
 	}
 	w.line("", "# providers:")
 	for _, both := range names {
@@ -466,6 +485,17 @@ func (w *initWriter) steps() {
 	}
 	w.line("", "# steps:")
 	w.text.WriteString(steps.String())
+}
+
+// requestOf is the skeleton of a call: for a charge at Stripe, of its two steps.
+func requestOf(provider, step string) string {
+	if provider == "stripe" && !strings.HasPrefix(step, "refund") {
+		return `#     prepare: {path: /v1/payment_intents, form: {amount: "{{minor}}", currency: "{{lower currency}}", customer: "{{.CUSTOMER}}", payment_method: "{{.METHOD}}", "metadata[zabor_key]": "{{provider_key}}"}}
+#     request: {path: "/v1/payment_intents/{{prepared}}/confirm", form: {off_session: "true"}}
+`
+	}
+	return `#     request: {path: /…, json: {amount: "{{minor}}", currency: "{{currency}}", order: "{{order}}"}}
+`
 }
 
 func stepNameOf(payment doctor.Payment) string {

@@ -144,6 +144,26 @@ func TestInitPlaces(t *testing.T) {
 			}
 			return files
 		}, want: []string{`connection: "slow"`, `"slow": # Laravel's queue`, `retry_after: 333s`, `${REDIS_PORT}/${REDIS_CACHE_DB}`}, not: []string{`connection: "redis"`}},
+		"the queue that the job asks for": {shop: "laravel8", files: func(folder string) map[string]string {
+			content, err := os.ReadFile(filepath.Join(folder, "app/Jobs/ChargeOrder.php"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return map[string]string{
+				"app/Jobs/ChargeOrder.php": strings.Replace(string(content), "$this->order = $order;", "$this->order = $order;\n        $this->onQueue('billing');", 1),
+				"app/Http/Controllers/Refunds.php": "<?php\nnamespace App\\Http\\Controllers;\nuse App\\Jobs\\RefundOrder;\nclass Refunds\n{\n    public function store($id)\n    {\n" +
+					"        RefundOrder::dispatch($id)->onQueue('refunds');\n    }\n}\n",
+			}
+		}, want: []string{`"billing": # Laravel's queue laravel:`, `"refunds": # Laravel's queue laravel:`}, not: []string{`"default":`}},
+		"a model, a refund": {shop: "laravel8", want: []string{`"default": # Laravel's queue; no onQueue() was found`, `load: "SELECT … FROM orders WHERE id = :order"`, `part: PART`}},
+		"a currency": {shop: "laravel8", files: func(folder string) map[string]string {
+			content, err := os.ReadFile(filepath.Join(folder, "app/Jobs/ChargeOrder.php"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return map[string]string{"app/Jobs/ChargeOrder.php": strings.NewReplacer("private $order;", "private $order;\n\n    private string $currency;", "(Order $order)", "(Order $order, string $currency)",
+				"$this->order = $order;", "$this->order = $order;\n        $this->currency = $currency;").Replace(string(content))}
+		}, want: []string{`currency: currency`}},
 		"Symfony's debug:config": {shop: "symfony54", files: func(folder string) map[string]string {
 			return map[string]string{"framework.json": `{"messenger": {"transports": {"charges": {"dsn": "redis://debugged:6379/charges", "options": []}}, "failure_transport": null, "routing": {"App\\Message\\ChargeOrder": {"senders": ["charges"]}}}}`}
 		}, args: []string{"--debug-config", "framework.json"}, want: []string{`"charges":`, `redis://debugged:6379/charges`}, not: []string{"stream=shop"}},

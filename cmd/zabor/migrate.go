@@ -9,6 +9,7 @@ import (
 
 type migrateCommand struct {
 	Print   string   `placeholder:"DATABASE" enum:",mysql,postgres,sqlite" default:"" help:"Print the SQL for mysql, postgres or sqlite, for a database administrator; nothing is connected to."`
+	GiveUp  []string `placeholder:"QUEUE" help:"Give QUEUE back to PHP without a whole drain: the next start on it looks at all of it anew. Lists what PHP's workers would charge a second time, and exits 1 if there is any; with zabor's workers stopped."`
 	NewStep []string `placeholder:"STEP" help:"Accept that the keys of STEP are made in a new way from now on."`
 }
 
@@ -52,6 +53,8 @@ func (c *migrateCommand) Run(p *program) error {
 	case before < after:
 		done = fmt.Sprintf("were brought from migration %d to %d", before, after)
 	}
-	_, err = fmt.Fprintf(p.stdout, "the tables of the fence in %s %s\n", file.Fence, done)
-	return err
+	if _, err = fmt.Fprintf(p.stdout, "the tables of the fence in %s %s\n", file.Fence, done); err != nil || len(c.GiveUp) == 0 {
+		return err
+	}
+	return p.giveUp(file, store, c.GiveUp)
 }

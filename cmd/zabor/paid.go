@@ -279,6 +279,12 @@ func (p *paidImport) write(ctx context.Context) error {
 // decides: the row is held.
 func (p *paidImport) one(ctx context.Context, c audit.Claimed) error {
 	where := strings.Join(c.Places, ", ")
+	if c.Against == "" {
+		var err error
+		if c.Against, err = p.elsewhere(ctx, c); err != nil {
+			return storeFailure(err)
+		}
+	}
 	paid := zabor.Payment{
 		Key: c.Key, Provider: c.Provider, Amount: c.Amount, Reference: c.Reference, Aliases: c.Aliases,
 		Contradicted: c.Against != "", Reason: "paid before zabor came: " + where,
@@ -331,6 +337,29 @@ func (p *paidImport) one(ctx context.Context, c audit.Claimed) error {
 		p.problems = append(p.problems, paidProblem{keyJSON{c.Key.Scope, c.Key.Order, c.Key.Step}, against, c.Places})
 	}
 	return nil
+}
+
+// elsewhere is why c cannot be a payment of its own: the row of another order has its
+// reference, from an earlier import or from zabor's own call. That row is left as it
+// is. Another step of the same order may have it, as where a step was renamed. Empty:
+// no row has it.
+func (p *paidImport) elsewhere(ctx context.Context, c audit.Claimed) (against string, err error) {
+	for _, id := range append([]string{c.Reference}, c.Aliases...) {
+		if id == "" {
+			continue
+		}
+		rows, err := p.store.OfReference(ctx, p.file.Scope, id, 0)
+		if err != nil {
+			return "", err
+		}
+		for _, row := range rows {
+			other := row.Scope != c.Key.Scope || row.Order != c.Key.Order
+			if other && (row.Provider == "" || c.Provider == "" || row.Provider == c.Provider) {
+				return fmt.Sprintf("the reference %s is that of %s/%s too, whose row had it before and stays %s", id, row.Order, row.Step, row.State), nil
+			}
+		}
+	}
+	return "", nil
 }
 
 // foresee is what one would find and write, without writing it.

@@ -174,3 +174,46 @@ func TestImportDoubtfulPayments(t *testing.T) {
 		t.Errorf("shown as\n%s", show)
 	}
 }
+
+// A reference that the row of another order has, from an earlier import or from
+// zabor's own call, is no payment of a second order.
+func TestImportFindsReferencesOfRows(t *testing.T) {
+	t.Parallel()
+	for _, database := range databases {
+		t.Run(database.name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t, database.open(t), options{})
+			s.exec("CREATE TABLE payments (order_id VARCHAR(64), ref VARCHAR(64), cents BIGINT)")
+			if err := writeRow(s.fence, zabor.Settled, key("1")); err != nil { // zabor's own call
+				t.Fatal(err)
+			}
+			called := s.row("1").Reference
+			pay := func(want int, flags ...string) (out string) {
+				out, _ = s.command(want, append([]string{"import", "--queue", "payments", "--payments-query", "SELECT order_id, ref AS reference, cents AS amount, 'EUR' AS currency FROM payments"}, flags...)...)
+				s.exec("DELETE FROM payments")
+				return out
+			}
+			s.exec("INSERT INTO payments VALUES ('2', 'pay_2', 1999), ('3', 'pay_3', 1999)")
+			pay(exitGood)
+			again := "INSERT INTO payments VALUES ('3', 'pay_3', 1999), ('4', 'pay_2', 1999), ('5', '" + called + "', 1999)"
+			for _, flags := range [][]string{{"--dry-run"}, nil, nil} {
+				s.exec(again)
+				out := pay(exitBad, flags...)
+				for _, text := range []string{"4/charge: the reference pay_2 is that of 2/charge too, whose row had it before and stays settled", "5/charge: the reference " + called + " is that of 1/charge too"} {
+					if !strings.Contains(out, text) {
+						t.Errorf("%v: no %q in\n%s", flags, text, out)
+					}
+				}
+				if flags != nil {
+					continue
+				}
+				for order, want := range map[string]string{"1": "settled " + called, "2": "settled pay_2", "3": "settled pay_3", "4": "held", "5": "held"} {
+					row := s.row(order)
+					if got := strings.TrimSpace(string(row.State) + " " + row.Reference); got != want {
+						t.Errorf("order %s is %q (%s), want %q", order, got, row.Reason, want)
+					}
+				}
+			}
+		})
+	}
+}

@@ -160,6 +160,7 @@ func (c *peekCommand) queues(p *program, k *peeker, list []queue, out *peekOutpu
 		}
 		if depth.Empty() {
 			p.guessPlace(p.ctx, q)
+			p.tellOthers(p.ctx, k.file, q)
 		}
 		at := peekedQueue{Queue: q.Name(), Ready: depth.Ready, Reserved: depth.Reserved, Delayed: depth.Delayed, More: []worker.Place{}}
 		if err := out.queue(at); err != nil {

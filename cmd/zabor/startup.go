@@ -220,6 +220,29 @@ func (p *program) guessPlace(ctx context.Context, s queue) {
 	}
 }
 
+// tellOthers says which other queues have messages beside an empty one: it may be one
+// of those that is meant.
+func (p *program) tellOthers(ctx context.Context, file *config.Config, s queue) {
+	prefix := strings.TrimSuffix(s.key, s.Name())
+	if s.Config != nil || prefix == s.key {
+		return
+	}
+	var names []string
+	for _, key := range keysLike(ctx, s.redis, literally(prefix)+"*") {
+		name := strings.TrimPrefix(key, prefix)
+		for _, part := range []string{":notify", ":delayed", ":reserved"} {
+			name = strings.TrimSuffix(name, part)
+		}
+		if file.Queues[name] == nil && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	if len(names) > 0 {
+		slices.Sort(names)
+		p.log.Warn("the queue is empty, and others have messages: is it one of these that is meant?", "queue", s.Name(), "others", strings.Join(names, ", "))
+	}
+}
+
 func (p *program) guessStream(ctx context.Context, s queue) {
 	if n, err := s.redis.Exists(ctx, s.Stream, s.Stream+"__queue").Result(); err != nil || n > 0 {
 		return

@@ -85,8 +85,15 @@ func (c *workerCommand) Run(p *program) error {
 	if err != nil || !c.Drain {
 		return err
 	}
-	if err := p.leftOver(file, store, list); err != nil {
+	left, parked, err := p.leftOver(file, store, list, zabor.Held, zabor.Released)
+	switch {
+	case err != nil:
 		return err
+	case left > 0:
+		return bad(fmt.Errorf("drained; %d rows are held or parked for a person, and %d more messages have failed whose keys zabor knows", left, parked), "zabor fence list --state held,released; zabor failed list")
+	case parked > 0:
+		return bad(fmt.Errorf("drained; %d messages have failed whose keys zabor knows: PHP's own retry would charge for them without a fence", parked),
+			"zabor failed list shows them; \"zabor failed retry ID\" while a worker of zabor's runs, or \"zabor failed forget ID --reason TEXT --yes\"")
 	}
 	for _, s := range list {
 		if err := disown(p.ctx, file, store, s); err != nil {
@@ -247,16 +254,15 @@ func drained(ctx context.Context, log *slog.Logger, file *config.Config, store *
 // mostLeft is how many failed messages a drain lists.
 const mostLeft = 100
 
-// leftOver lists what a drain leaves for a person: rows that wait for one, and what
-// lies in the failure transports of its queues for any other row, or for none. PHP's
-// own retry would make the call of all of them.
-func (p *program) leftOver(file *config.Config, store *sqlstore.Store, list []queue) error {
-	filter := sqlstore.Filter{Within: file.Scope, States: []zabor.State{zabor.Held, zabor.Released}, Limit: 500}
-	left := 0
+// leftOver lists what is left for a person: rows in these states, and what lies in the
+// failure transports of the queues for other rows, or for none. PHP's own retry would
+// make the call of all of them.
+func (p *program) leftOver(file *config.Config, store *sqlstore.Store, list []queue, states ...zabor.State) (left, parked int, err error) {
+	filter := sqlstore.Filter{Within: file.Scope, States: states, Limit: 500}
 	for {
 		rows, err := store.List(p.ctx, filter)
 		if err != nil {
-			return storeFailure(err)
+			return left, 0, storeFailure(err)
 		}
 		for _, row := range rows {
 			filter.After = row.Key
@@ -267,17 +273,8 @@ func (p *program) leftOver(file *config.Config, store *sqlstore.Store, list []qu
 			break
 		}
 	}
-	parked, err := p.leftFailed(file, store, list)
-	switch {
-	case err != nil:
-		return err
-	case left > 0:
-		return bad(fmt.Errorf("drained; %d rows are held or parked for a person, and %d more messages have failed whose keys zabor knows", left, parked), "zabor fence list --state held,released; zabor failed list")
-	case parked > 0:
-		return bad(fmt.Errorf("drained; %d messages have failed whose keys zabor knows: PHP's own retry would charge for them without a fence", parked),
-			"zabor failed list shows them; \"zabor failed retry ID\" while a worker of zabor's runs, or \"zabor failed forget ID --reason TEXT --yes\"")
-	}
-	return nil
+	parked, err = p.leftFailed(file, store, list)
+	return left, parked, err
 }
 
 // leftFailed lists the failed messages of list that have a key, but for those of rows

@@ -276,3 +276,23 @@ func FuzzEnv(f *testing.F) {
 		p.load(".env")
 	})
 }
+
+// Where releases are switched by a symbolic link, what it points to is read.
+func TestSymbolicLink(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	release, current := filepath.Join(folder, "release"), filepath.Join(folder, "current")
+	if err := os.CopyFS(release, os.DirFS("../../doctor/testdata/laravel8/good")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(release, current); err != nil {
+		t.Fatal(err)
+	}
+	p, err := Open(current, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := p.Class(`App\Jobs\ChargeOrder`); c == nil || c.File != "app/Jobs/ChargeOrder.php" {
+		t.Errorf("the job is %+v", c)
+	}
+}

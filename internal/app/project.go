@@ -342,9 +342,10 @@ var skipped = []string{"vendor", "node_modules", ".git", "var", "storage", "test
 
 // walk reads all sources and the host's configuration in the project.
 func (p *Project) walk() error {
-	return filepath.WalkDir(p.Root, func(path string, d fs.DirEntry, err error) error {
+	root := p.Root + string(filepath.Separator) + "." // what a symbolic link points to, as where releases are switched
+	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
-			if path == p.Root {
+			if path == root {
 				return err
 			}
 			p.Notices = append(p.Notices, Notice{File: p.rel(path), What: "cannot be read: " + plain(err)})
@@ -352,7 +353,7 @@ func (p *Project) walk() error {
 		}
 		name := p.rel(path)
 		if d.IsDir() {
-			if path != p.Root && (slices.Contains(skipped, d.Name()) || name == "config" && p.Framework != None) {
+			if path != root && (slices.Contains(skipped, d.Name()) || name == "config" && p.Framework != None) {
 				return fs.SkipDir
 			}
 			return nil

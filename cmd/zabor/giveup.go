@@ -1,0 +1,73 @@
+package main
+
+import (
+	"fmt"
+
+	"zabor"
+	"zabor/internal/config"
+	"zabor/sqlstore"
+)
+
+// giveUp takes the markers of the named queues away, as a drain does that leaves
+// nothing, and lists what is left on them that PHP's workers would charge for a second
+// time. It takes no message. The markers go first and whatever is left: without one a
+// start only asks more.
+func (p *program) giveUp(file *config.Config, store *sqlstore.Store, names []string) error {
+	choice := workerCommand{Queue: names}
+	if err := choice.choose(file); err != nil {
+		return err
+	}
+	list, closeAll, err := p.queues(file, store)
+	if err != nil {
+		return err
+	}
+	defer closeAll()
+	for _, s := range list {
+		if err := disown(p.ctx, file, store, s); err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintf(p.stdout, "queue %s is not zabor's any more: its next start there looks at all of it anew\n", s.Name()); err != nil {
+			return err
+		}
+	}
+	known, err := p.leftQueued(file, store, list)
+	if err != nil {
+		return err
+	}
+	left, parked, err := p.leftOver(file, store, list, zabor.Captured, zabor.Doubt, zabor.Pending, zabor.Held, zabor.Released)
+	if err != nil || known+left+parked == 0 {
+		return err
+	}
+	return bad(fmt.Errorf("given up, and PHP's workers may charge a second time for what is named above: %d messages on the queues and %d that have failed, whose keys zabor knows, and %d rows that are open", known, parked, left),
+		"leave PHP's workers stopped, or their handler without its call, until \"zabor worker --drain\" ends with 0, or each of these is decided and this command ends with 0")
+}
+
+// leftQueued lists the messages on the queues whose keys have a row.
+func (p *program) leftQueued(file *config.Config, store *sqlstore.Store, list []queue) (n int, err error) {
+	f := failuresIn(file, store, list)
+	for _, q := range list {
+		for m, err := range q.Look(p.ctx) {
+			if err != nil {
+				return n, unreachable(fmt.Errorf("queue %s: %w", q.Name(), err), "the queues are given up; what is left on them was not looked at: type it again when Redis is there")
+			}
+			key, ok := f.key(failedMessage{Message: m.Message})
+			if !ok {
+				continue
+			}
+			row, err := standing(p.ctx, store, key)
+			if err != nil {
+				return n, storeFailure(err)
+			}
+			if row == nil {
+				continue
+			}
+			if n++; n <= mostLeft {
+				fmt.Fprintf(p.stderr, "zabor: %s is %s, and its message is %s on queue %s\n", printable(key.String()), row.State, m.Place, q.Name())
+			}
+		}
+	}
+	if n > mostLeft {
+		fmt.Fprintf(p.stderr, "zabor: and %d more messages\n", n-mostLeft)
+	}
+	return n, nil
+}
