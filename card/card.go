@@ -155,16 +155,24 @@ func Field(name string) bool {
 }
 
 func kind(name string) (code, number bool) {
-	words := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return strings.ContainsRune("[].:/", r) })
-	if len(words) == 0 {
-		return false, false
-	}
-	last := withoutSigns.Replace(words[len(words)-1])
+	within, last := lastWord(strings.ToLower(name))
 	if slices.Contains(codes[:], last) {
 		return true, false
 	}
-	return false, slices.Contains(numbers[:], last) ||
-		last == "number" && len(words) > 1 && strings.HasSuffix(withoutSigns.Replace(words[len(words)-2]), "card")
+	if last == "number" {
+		_, last = lastWord(within)
+		return false, strings.HasSuffix(last, "card")
+	}
+	return false, slices.Contains(numbers[:], last)
+}
+
+// lastWord is the last of the names of which name is made, without the signs between
+// its words, and what stands before it.
+func lastWord(name string) (within, last string) {
+	const between = "[].:/"
+	name = strings.TrimRight(name, between)
+	i := strings.LastIndexAny(name, between)
+	return name[:max(i, 0)], withoutSigns.Replace(name[i+1:])
 }
 
 // Told reports whether value, which an answer has in a field of that name, gives

@@ -3,6 +3,7 @@ package provider
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"mime/multipart"
 	"net/url"
 	"slices"
@@ -12,14 +13,14 @@ import (
 	"zabor/card"
 )
 
-// WithoutCard is r, not to be sent, with a card's number masked and its code left
-// out, and whether there was one: in the path, in a header field or in the body, as
-// JSON to any depth, as a form or as the parts of one. What it takes for a number
-// may be none, see package card. A body that nobody can look into (encoded, a
+// WithoutCard is the request, not to be sent, with a card's number masked and its
+// code left out, and whether there was one: in the path, in a header field or in the
+// body, as JSON to any depth, as a form or as the parts of one. What it takes for a
+// number may be none, see package card. A body that nobody can look into (encoded, a
 // file, in another form) counts as one with a card, whatever is masked in it. What
-// holds none is r itself.
-func (r Request) WithoutCard() (Request, bool) {
-	masked, holds := r, false
+// holds none is the request itself.
+func (r Opened) WithoutCard() (Request, bool) {
+	masked, holds := r.Request, false
 	if path, found := maskPath(r.Path); found {
 		masked.Path, holds = path, true
 	}
@@ -29,7 +30,7 @@ func (r Request) WithoutCard() (Request, bool) {
 	if slices.ContainsFunc(r.Header, encodes) {
 		return masked, holds || len(r.Body) > 0
 	}
-	if body, found := maskBody(r.ContentType, r.Body); found {
+	if body, found := r.maskBody(); found {
 		masked.Body, holds = body, true
 	}
 	return masked, holds
@@ -65,31 +66,30 @@ func maskPath(text string) (string, bool) {
 	return masked, masked != text
 }
 
-func maskBody(contentType string, body []byte) ([]byte, bool) {
-	if len(body) == 0 {
-		return body, false
+func (r Opened) maskBody() ([]byte, bool) {
+	if len(r.Body) == 0 {
+		return r.Body, false
 	}
 	// JSON first, whatever its type: libraries send it as a form.
-	if document, err := decodeAnswer(body); err == nil {
-		found := false
-		document = maskValue("", document, &found)
+	if r.isJSON && r.twice == nil {
+		document, found := maskValue("", r.document)
 		if !found {
-			return body, false
+			return r.Body, false
 		}
 		out, _ := json.Marshal(document) // it was JSON: it cannot fail
 		return out, true
 	}
-	switch kind, boundary := mediaType(contentType); kind {
+	switch kind, boundary := mediaType(r.ContentType); kind {
 	case formType:
-		if form, found, ok := maskForm(string(body)); ok {
+		if form, found, ok := maskForm(string(r.Body)); ok {
 			return []byte(form), found
 		}
 	case MultipartType:
-		if parts, ok := readParts(boundary, body); ok {
-			return maskParts(parts, boundary, body)
+		if parts, ok := readParts(boundary, r.Body); ok {
+			return maskParts(parts, boundary, r.Body)
 		}
 	}
-	return []byte(card.MaskFields(string(body))), true
+	return []byte(card.MaskFields(string(r.Body))), true
 }
 
 // maskForm is a form, or a query, without a card's data. ok is false where it
@@ -127,7 +127,7 @@ func maskParts(parts []Part, boundary string, body []byte) ([]byte, bool) {
 		} else if kind := part.Type(); kind == "" || strings.HasPrefix(kind, "text/") {
 			content = maskText(part.Name, content, &found)
 		} else {
-			masked, holds := maskBody(kind, part.Content)
+			masked, holds := Request{ContentType: kind, Body: part.Content}.Open().maskBody()
 			content, found = string(masked), found || holds
 		}
 		to, _ := w.CreatePart(part.Header) // into memory: it cannot fail, nor what follows
@@ -140,25 +140,40 @@ func maskParts(parts []Part, boundary string, body []byte) ([]byte, bool) {
 	return out.Bytes(), true
 }
 
-// maskValue is v, which stands under name, without a card's data.
-func maskValue(name string, v any, found *bool) any {
+// maskValue is v, which stands under name, without a card's data, and whether it has
+// any. v itself stays as it is.
+func maskValue(name string, v any) (masked any, found bool) {
 	switch v := v.(type) {
 	case string:
-		return maskText(name, v, found)
+		return maskText(name, v, &found), found
 	case json.Number:
-		if text := maskText(name, v.String(), found); text != v.String() {
-			return text
+		if text := maskText(name, v.String(), &found); found {
+			return text, true
 		}
 	case []any:
-		for i := range v {
-			v[i] = maskValue(name, v[i], found)
+		rest := v
+		for i, one := range v {
+			if one, holds := maskValue(name, one); holds {
+				if !found {
+					rest, found = slices.Clone(v), true
+				}
+				rest[i] = one
+			}
 		}
+		return rest, found
 	case map[string]any:
+		rest := v
 		for property, value := range v {
-			v[property] = maskValue(name+"."+property, value, found)
+			if value, holds := maskValue(name+"."+property, value); holds {
+				if !found {
+					rest, found = maps.Clone(v), true
+				}
+				rest[property] = value
+			}
 		}
+		return rest, found
 	}
-	return v
+	return v, false
 }
 
 // maskedCode stands for a code, of which nothing may be kept.

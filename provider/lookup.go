@@ -148,13 +148,13 @@ func (p *Provider) findable(row zabor.Row) error {
 	switch {
 	case err != nil:
 		return err
-	case p.carried != nil && !slices.Equal(p.carried, pointer{p.key.Field}) && p.carried.scalarIn(r.document()) != row.ProviderKey:
+	case p.carried != nil && !slices.Equal(p.carried, pointer{p.key.Field}) && p.carried.scalarIn(r.Open().values()) != row.ProviderKey:
 		return fmt.Errorf("the request did not carry {{provider_key}} as %s", strings.Join(p.carried, "."))
 	case byOrder && !r.holds(row.Order):
 		return errors.New("the request did not carry {{order}}")
 	case byKey && !r.holds(row.ProviderKey):
 		return errors.New("the request did not carry {{provider_key}}")
-	case p.elsewhere != nil && hasSome(p.elsewhere, r.document()):
+	case p.elsewhere != nil && hasSome(p.elsewhere, r.Open().values()):
 		return fmt.Errorf("what a request with %s makes may be where it does not look", strings.Join(p.elsewhere, "."))
 	}
 	if len(p.paths) == 0 {

@@ -41,7 +41,7 @@ func (p *Provider) Preview(row zabor.Row) (Preview, error) {
 	if r, err = p.fit(r, row, key); err != nil {
 		return Preview{}, err
 	}
-	r, _ = r.WithoutCard()
+	r, _ = r.Open().WithoutCard()
 	shown := Preview{Method: r.Method, URL: p.hide(p.base.String() + r.Path), Body: p.hide(string(r.Body))}
 	add := func(name, value string) {
 		shown.Header = append(shown.Header, zabor.HeaderField{Name: name, Value: value})

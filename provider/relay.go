@@ -136,15 +136,34 @@ func (p *Provider) KeyHeader() string { return p.key.Header }
 // of whoever made it.
 func (p *Provider) KeyTravels() bool { return p.key.Header != "" || p.key.Field != "" }
 
-// CheckReading is an error where two programs could read r's body as two: JSON of
-// which an object has a property twice.
-func (r Request) CheckReading() error {
-	v, err := decodeJSON(r.Body)
-	if err == nil && properties(v) != colons(r.Body) {
-		return distinct(r.Body)
-	}
-	return nil // what is no JSON is read as it stands
+// Opened is a request whose body was read once, for all that want to look into it.
+type Opened struct {
+	Request
+	isJSON   bool
+	document any   // the body, where it is JSON; of a property that is there twice the last value
+	twice    error // why two programs could read it as two; nil: they cannot
 }
+
+// Open reads r's body, which must not change afterwards.
+func (r Request) Open() Opened {
+	o := Opened{Request: r}
+	if len(r.Body) == 0 {
+		return o
+	}
+	document, err := decodeJSON(r.Body)
+	if err != nil {
+		return o
+	}
+	o.isJSON, o.document = true, document
+	if properties(document) != colons(r.Body) {
+		o.twice = distinct(r.Body)
+	}
+	return o
+}
+
+// CheckReading is an error where two programs could read the body as two: JSON of
+// which an object has a property twice.
+func (r Opened) CheckReading() error { return r.twice }
 
 // Sets reports whether the profile itself sets the header field of that name, such
 // as one with credentials.
@@ -207,8 +226,8 @@ func withoutField(body []byte, name string) (rest []byte, value string, err erro
 // Money is the amount that r itself names where the provider's answers have
 // theirs, in JSON or in a form; zero where it does not name both amount and
 // currency there, or not so that they can be read exactly.
-func (p *Provider) Money(r Request) zabor.Money {
-	document := r.document()
+func (p *Provider) Money(r Opened) zabor.Money {
+	document := r.values()
 	if p.currency == nil || document == nil {
 		return zabor.Money{}
 	}
@@ -231,19 +250,15 @@ func (p *Provider) Money(r Request) zabor.Money {
 	return m
 }
 
-// document is r's body as a JSON document; nil: it is none. Of a form, a[b] is
+// values are the body as a JSON document; nil: it is none. Of a form, a[b] is
 // property b of a.
-func (r Request) document() any {
+func (r Opened) values() any {
 	kind, _ := mediaType(r.ContentType)
 	if kind == "" {
 		return nil
 	}
 	if kind != formType {
-		document, err := decodeJSON(r.Body)
-		if err != nil {
-			return nil
-		}
-		return document
+		return r.document
 	}
 	form, err := url.ParseQuery(string(r.Body))
 	if err != nil {

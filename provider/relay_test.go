@@ -133,7 +133,7 @@ func TestMoneyOfARequest(t *testing.T) {
 		{"application/json", `{"amount":19.99,"currency":"eur"}`, zabor.Money{}}, {"application/json", `{`, zabor.Money{}}, {"text/plain", "amount=1999&currency=eur", zabor.Money{}},
 		{"", "", zabor.Money{}}, {formType, "amount=1999&currency=xxx", zabor.Money{}},
 	} {
-		if got := p.Money(Request{Method: "POST", Path: "/v1/payment_intents", ContentType: tt.kind, Body: []byte(tt.body)}); got != tt.want {
+		if got := p.Money(Request{Method: "POST", Path: "/v1/payment_intents", ContentType: tt.kind, Body: []byte(tt.body)}.Open()); got != tt.want {
 			t.Errorf("%s %s: %v, want %v", tt.kind, tt.body, got, tt.want)
 		}
 	}

@@ -93,17 +93,18 @@ func answers(o zabor.Outcome, row zabor.Row, failed *zabor.Error) bool {
 // effect is what request asks for.
 func (p *Proxy) effect(up Upstream, k zabor.Key, request provider.Request) (zabor.Effect, error) {
 	frozen, err := provider.Freeze(request)
+	opened := request.Open()
 	if err == nil {
-		err = request.CheckReading()
+		err = opened.CheckReading()
 	}
 	if err != nil {
 		return zabor.Effect{}, refuse(400, "%s", visible(err.Error()))
 	}
 	// The whole request is what tells this one from another: there is no message
 	// that it was made of.
-	print := step.Print(up.Name(), up.Account, request, up.Volatile)
+	print := step.Print(up.Name(), up.Account, opened, up.Volatile)
 	e := zabor.Effect{
-		Key: k, Provider: up.Name(), Account: up.Account, Amount: up.Money(request),
+		Key: k, Provider: up.Name(), Account: up.Account, Amount: up.Money(opened),
 		Message: print.Fingerprint, Fingerprint: print.Fingerprint, Fields: print.Fields, Earlier: print.Earlier,
 		Freeze:  func(zabor.ProviderKeys, string) ([]byte, error) { return frozen, nil },
 		Unkept:  print.Unkept,

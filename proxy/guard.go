@@ -194,12 +194,12 @@ const inChunks = -1
 // checkHead reads the head of a request, with the empty line at its end, and
 // returns the length of the body that follows.
 func checkHead(head []byte) (length int64, why *refusal) {
-	text, whole := bytes.CutSuffix(head, []byte("\r\n\r\n"))
+	text, whole := strings.CutSuffix(string(head), "\r\n\r\n")
 	if !whole {
 		return 0, refuse(400, "the lines of the head must end with CR LF")
 	}
-	lines := bytes.Split(text, []byte("\r\n"))
-	if why := checkRequestLine(string(lines[0])); why != nil {
+	lines := strings.Split(text, "\r\n")
+	if why := checkRequestLine(lines[0]); why != nil {
 		return 0, why
 	}
 	if len(lines)-1 > maxFields {
@@ -223,7 +223,7 @@ func checkHead(head []byte) (length int64, why *refusal) {
 			length = n
 		case "transfer-encoding":
 			encodings++
-			chunked = strings.EqualFold(value, "chunked") && bytes.HasSuffix(lines[0], []byte("/1.1"))
+			chunked = strings.EqualFold(value, "chunked") && strings.HasSuffix(lines[0], "/1.1")
 		case "connection":
 			for option := range strings.SplitSeq(strings.ToLower(value), ",") {
 				if !slices.Contains(connections[:], strings.Trim(option, " \t")) {
@@ -270,8 +270,8 @@ func checkRequestLine(line string) *refusal {
 	return nil
 }
 
-func checkField(line []byte) (name, value string, why *refusal) {
-	name, value, found := strings.Cut(string(line), ":")
+func checkField(line string) (name, value string, why *refusal) {
+	name, value, found := strings.Cut(line, ":")
 	switch {
 	case !found || !isToken(name): // a folded line begins with a blank
 		return "", "", refuse(400, "a header field must be NAME: VALUE on one line")

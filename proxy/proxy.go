@@ -347,8 +347,9 @@ func sortedNames(h http.Header) []string {
 }
 
 func goesOn(name string) bool {
+	lower := strings.ToLower(name)
 	return !slices.Contains(notForwarded[:], name) &&
-		!slices.ContainsFunc(credentials[:], func(suffix string) bool { return strings.HasSuffix(strings.ToLower(name), suffix) }) &&
+		!slices.ContainsFunc(credentials[:], func(suffix string) bool { return strings.HasSuffix(lower, suffix) }) &&
 		!slices.ContainsFunc(notForwardedPrefixes[:], func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
 

@@ -40,8 +40,12 @@ func (d *digest) sum() string {
 }
 
 // canonical is the digest of one value.
-func canonical(v any) string {
-	d := newDigest("zabor value")
+func canonical(v any) string { return new(digest).canonical(v) }
+
+// canonical is the same in place of what d was of.
+func (d *digest) canonical(v any) string {
+	d.input = d.input[:0]
+	d.part("zabor value")
 	d.value(v)
 	return d.sum()
 }
@@ -144,7 +148,7 @@ func (s *Step) requestParts(e zabor.Effect, vars provider.Vars, row map[string]a
 		if err != nil {
 			return nil, false, refuse("step %s: prepare: %w", s.spec.Name, err)
 		}
-		r, unkept = r.WithoutCard()
+		r, unkept = r.Open().WithoutCard()
 		addRequest("prepare.", r, s.isVolatile, add)
 		vars.Prepared = preparedPlaceholder
 	}
@@ -152,7 +156,7 @@ func (s *Step) requestParts(e zabor.Effect, vars provider.Vars, row map[string]a
 	if err != nil {
 		return nil, false, refuse("step %s: request: %w", s.spec.Name, err)
 	}
-	r, holds := r.WithoutCard()
+	r, holds := r.Open().WithoutCard()
 	addRequest("", r, s.isVolatile, add)
 	for _, column := range slices.Sorted(maps.Keys(row)) {
 		add("load."+column, row[column])
@@ -171,12 +175,12 @@ type Printed struct {
 	Unkept      bool
 }
 
-// Print is what tells r from another: where it goes and all that is sent, but for
+// Print is what tells a request from another: where it goes and all that is sent, but for
 // the fields by which a library names itself. Volatile are what may differ in two
 // requests that are the same: top-level fields of a body or a query, by their
 // names, and header fields, in any case.
-func Print(providerName, account string, r provider.Request, volatile []string) Printed {
-	r, unkept := r.WithoutCard() // as in requestParts
+func Print(providerName, account string, opened provider.Opened, volatile []string) Printed {
+	r, unkept := opened.WithoutCard() // as in requestParts
 	to := printing{providerName, account, volatile}
 	parts := to.parts(r, false)
 	return Printed{
@@ -196,8 +200,8 @@ type printing struct {
 // library's own name counted, and a form of parts was one text with its boundary:
 // rows of that time are known by it.
 func (p printing) parts(r provider.Request, earlier bool) []part {
-	parts := make([]part, 0, 16)
-	add := func(name string, v any) { parts = append(parts, part{name, canonical(v)}) }
+	parts, d := make([]part, 0, 16), digest{make([]byte, 0, 256)}
+	add := func(name string, v any) { parts = append(parts, part{name, d.canonical(v)}) }
 	add("provider", p.provider)
 	add("account", p.account)
 	may := func(name string) bool { return slices.Contains(p.volatile, name) }
@@ -365,7 +369,11 @@ func (d *digest) value(v any) {
 		}
 	default:
 		d.part("text")
-		if text := fmt.Sprint(v); card.In(text) {
+		text, isText := v.(string)
+		if !isText {
+			text = fmt.Sprint(v)
+		}
+		if card.In(text) {
 			d.part(card.Mask(text))
 			return
 		}

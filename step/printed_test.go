@@ -95,7 +95,7 @@ func TestPrintedIsWhatRowsHave(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got := Print("acquirer", "acct", tt.r, tt.volatile)
+			got := Print("acquirer", "acct", tt.r.Open(), tt.volatile)
 			if tt.earlier == "" {
 				tt.earlier = tt.want
 			}
