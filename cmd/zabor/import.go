@@ -150,6 +150,13 @@ func (r importResult) print(to io.Writer) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
+	for _, q := range r.Queues {
+		if q.FreshPaid > 0 {
+			fmt.Fprintf(to, "queue %s: %d of the messages that nobody has had are of orders that were paid (%s): somebody has retried failed messages in PHP, or they were sent twice. "+
+				"A payment explains these, and they are not charged again. Of the other %d, PHP may have charged those that were retried: docs/switching.md, \"Somebody has retried\", before a worker starts\n",
+				q.Queue, q.FreshPaid, strings.Join(q.paidOrders, ", "), q.Fresh-q.FreshPaid)
+		}
+	}
 	for _, u := range r.WithoutKey {
 		fmt.Fprintf(to, "queue %s, %s: message %s of %s: %s\n", u.Queue, u.Where, printable(u.ID), printable(u.Class), printable(u.Reason))
 	}
@@ -167,10 +174,14 @@ type inventory struct {
 	Held       int    `json:"held"`        // had by others, without a row before
 	WithoutKey int    `json:"without_key"` // had by others, and no key can be made
 
+	FreshPaid int `json:"fresh_paid"` // of Fresh, those whose order was paid: retried by PHP, or sent twice
+
 	NoTransport bool `json:"no_transport"` // there is no table of failed messages to look at
 
 	had      map[worker.Place]int // of Held and WithoutKey, where they lie
 	examples []unkeyed
+
+	paidOrders []string // a few of FreshPaid
 }
 
 // unkeyed is a message that no row can hold.
@@ -327,7 +338,7 @@ func (i *importer) add(ctx context.Context, v *inventory, m *worker.Message, pla
 		return nil
 	case !had:
 		v.Fresh++
-		return nil
+		return i.addFresh(ctx, v, i.steps[at], m)
 	}
 	e, err := i.effect(ctx, i.steps[at], m)
 	if err != nil {
@@ -353,6 +364,26 @@ func (i *importer) add(ctx context.Context, v *inventory, m *worker.Message, pla
 	}
 	v.Held++
 	v.had[place]++
+	return nil
+}
+
+// addFresh counts m, which nobody seems to have had, if a payment explains its order:
+// a retry of PHP's makes what has failed look so.
+func (i *importer) addFresh(ctx context.Context, v *inventory, s *step.Step, m *worker.Message) error {
+	if i.paid == nil || m.Err != nil {
+		return nil
+	}
+	k, err := s.Key(m.Message)
+	if err != nil {
+		return nil //nolint:nilerr // without a key no payment explains it, and a worker parks it
+	}
+	paid, err := i.paid.ledger.Knows(ctx, k)
+	if err != nil || !paid {
+		return err
+	}
+	if v.FreshPaid++; len(v.paidOrders) < 5 {
+		v.paidOrders = append(v.paidOrders, printable(k.Order))
+	}
 	return nil
 }
 
