@@ -147,15 +147,17 @@ func BenchmarkFence(b *testing.B) {
 	}
 }
 
+// atOnce is a call that is answered at once.
+func atOnce(_ context.Context, row zabor.Row) zabor.Outcome {
+	return zabor.Outcome{Verdict: zabor.Done, Reference: "pay_" + row.Order, Answer: &zabor.Answer{Status: 200, Body: make([]byte, 200)}}
+}
+
 // benchFence takes b.N effects through a fence over s, in so many lanes.
 func benchFence(b *testing.B, s *sqlstore.Store, lanes int) {
 	f := &zabor.Fence{Store: s, Secret: make([]byte, zabor.MinSecret)}
-	done := func(_ context.Context, row zabor.Row) zabor.Outcome {
-		return zabor.Outcome{Verdict: zabor.Done, Reference: "pay_" + row.Order, Answer: &zabor.Answer{Status: 200, Body: make([]byte, 200)}}
-	}
 	before, counted := commits(b, s)
 	measure(b, lanes, func(i int) {
-		if _, err := f.Do(b.Context(), effect(i), done); err != nil {
+		if _, err := f.Do(b.Context(), effect(i), atOnce); err != nil {
 			b.Error(err)
 		}
 	})

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -96,6 +97,62 @@ func BenchmarkDirect(b *testing.B) {
 			_, url := provide(b)
 			web := freshClient()
 			measure(b, n, func(i int) { ask(b, web, url+"/payments", i) })
+		})
+	}
+}
+
+// What the proxy adds at one lane, beside what the disk takes in the same moments:
+// round by round a call past the proxy, one through it, two plain autocommits, and
+// the fence's own two statements. What is told is how the medians stand to each
+// other.
+func BenchmarkProxyAdds(b *testing.B) {
+	for _, d := range databases {
+		b.Run(d.name, func(b *testing.B) {
+			_, url := provide(b)
+			store := openStore(b, d.address(b))
+			at := listen(b, store, url)
+			web, fresh := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1}}, freshClient()
+			insert, update := naiveStatements(b, openStore(b, d.address(b)))
+			fence := &zabor.Fence{Store: store, Secret: make([]byte, zabor.MinSecret)}
+			lines := []struct {
+				name string
+				took []time.Duration
+				work func(i int)
+			}{
+				{"direct", nil, func(i int) { ask(b, fresh, url+"/payments", i) }},
+				{"proxy", nil, func(i int) { ask(b, web, at+"/sandbox/payments", b.N+i) }},
+				{"two-commits", nil, func(i int) {
+					if _, err := insert.Exec(int64(i), "charge"); err != nil {
+						b.Error(err)
+					}
+					if _, err := update.Exec("pay_1", int64(i)); err != nil {
+						b.Error(err)
+					}
+				}},
+				{"fence", nil, func(i int) {
+					if _, err := fence.Do(b.Context(), effect(i), atOnce); err != nil {
+						b.Error(err)
+					}
+				}},
+			}
+			b.ResetTimer()
+			for i := range b.N {
+				for n := range lines {
+					begin := time.Now()
+					lines[n].work(i)
+					lines[n].took = append(lines[n].took, time.Since(begin))
+				}
+			}
+			b.StopTimer()
+			p50 := map[string]float64{}
+			for _, line := range lines {
+				slices.Sort(line.took)
+				p50[line.name] = line.took[len(line.took)/2].Seconds() * 1000
+				b.ReportMetric(p50[line.name], line.name+"-ms")
+			}
+			added := p50["proxy"] - p50["direct"]
+			b.ReportMetric(added/p50["two-commits"], "added/two-commits")
+			b.ReportMetric(added/p50["fence"], "added/fence")
 		})
 	}
 }

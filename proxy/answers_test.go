@@ -293,7 +293,7 @@ func TestManyCallersOneKey(t *testing.T) {
 // Who hangs up does not stop the call: the answer is saved and waits.
 func TestCallerHangsUp(t *testing.T) {
 	t.Parallel()
-	d := open(t, settings{box: sandbox.Options{IgnoreKeys: true}})
+	d := open(t, settings{box: sandbox.Options{IgnoreKeys: true}, profile: func(p *provider.Profile) { p.Timeout = time.Minute }})
 	if err := d.box.Plan(sandbox.Fault{Kind: sandbox.ActHang}); err != nil {
 		t.Fatal(err)
 	}

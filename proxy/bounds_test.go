@@ -2,6 +2,7 @@ package proxy_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -140,36 +141,144 @@ func TestTooManyCallers(t *testing.T) {
 	}
 }
 
+// padded is a provider whose answers are size bytes long. The last of them waits for
+// release; begun is told of each answer that waits for it.
+func padded(size int) (h http.Handler, begun <-chan struct{}, release func()) {
+	told, let := make(chan struct{}, 2000), make(chan struct{})
+	pad := bytes.Repeat([]byte("x"), 16<<10)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusCreated)
+		n, _ := io.WriteString(w, `{"id":"pay_1","status":"paid","amount":1999,"currency":"EUR","pad":"`)
+		for n < size {
+			more, err := w.Write(pad[:min(len(pad), size-n)])
+			if err != nil {
+				return
+			}
+			n += more
+		}
+		http.NewResponseController(w).Flush()
+		told <- struct{}{}
+		<-let
+		io.WriteString(w, `"}`)
+	}), told, func() { close(let) }
+}
+
 // What a call that waits for the provider holds in memory is bounded, callers and
-// provider included, which are in this process. ZABOR_SOAK=1 makes it 1,000.
+// provider included, which are in this process: a fenced answer, which is judged
+// whole, a few times at most, whether it is kept or longer than that, and its request.
+// ZABOR_SOAK=1 makes it 1,000 calls. Nothing runs beside it: it looks at the whole heap.
 func TestOpenCallsAreBounded(t *testing.T) {
-	t.Parallel()
-	calls := 100
-	if os.Getenv("ZABOR_SOAK") == "1" {
-		calls = 1000
-	}
-	d := open(t, settings{profile: func(p *provider.Profile) { p.Timeout = time.Minute }})
-	if err := d.box.Plan(sandbox.Fault{Kind: sandbox.ActHang, Times: calls}); err != nil {
-		t.Fatal(err)
-	}
-	before := heap()
-	var wg sync.WaitGroup
-	for i := range calls {
-		wg.Go(func() {
-			order := fmt.Sprint(i)
-			a, err := d.try("POST", "/acquirer/payments", strings.Replace(charge, "1001", order, 1), fenced(order, "charge")...)
-			if err != nil || a.status != 201 {
-				t.Errorf("order %s: %s, %v", order, a, err)
+	for _, tt := range []struct {
+		name         string
+		calls        int
+		body, answer int  // bytes
+		kept         bool // the answer
+	}{
+		{"small", 50, 0, 100, true},
+		{"kept", 20, 60 << 10, 60 << 10, true},
+		{"longer than is kept", 5, 60 << 10, 900 << 10, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			calls := tt.calls
+			if os.Getenv("ZABOR_SOAK") == "1" {
+				calls = 1000
+			}
+			provides, begun, release := padded(tt.answer)
+			server := httptest.NewServer(provides)
+			defer server.Close()
+			d := open(t, settings{upstream: server.URL, profile: func(p *provider.Profile) { p.Timeout = time.Minute }})
+			body := strings.Replace(charge, "{", `{"pad":"`+strings.Repeat("y", tt.body)+`",`, 1)
+			before := heap()
+			var wg sync.WaitGroup
+			for i := range calls {
+				wg.Go(func() {
+					a, err := d.try("POST", "/acquirer/payments", body, fenced(fmt.Sprint(i), "charge")...)
+					if err != nil || a.status != 201 || len(a.body) < tt.answer {
+						t.Errorf("order %d: status %d, %d bytes, %v", i, a.status, len(a.body), err)
+					}
+				})
+			}
+			for range calls {
+				<-begun
+			}
+			if each, most := (heap()-before)/int64(calls), int64(192<<10+4*tt.body+3*tt.answer/2); each > most {
+				t.Errorf("each call holds %d bytes, at most %d", each, most)
+			}
+			release()
+			wg.Wait()
+			if kept := len(d.row("0", "charge").Answer.Body) > 0; kept != tt.kept {
+				t.Errorf("kept: %v, want %v", kept, tt.kept)
 			}
 		})
 	}
-	<-d.box.Wait(int64(calls))
-	if each := (heap() - before) / int64(calls); each > 1<<20 {
-		t.Errorf("each call holds %d bytes", each)
+}
+
+// Answers that are not judged pass as they come, whatever their length: what callers
+// who do not take theirs hold is bounded, of answers that are judged too (observed
+// ones) by what can be judged. It looks at the whole heap, as above.
+func TestPassedAnswersAreNotHeld(t *testing.T) {
+	const callers, size = 8, 8 << 20
+	part := bytes.Repeat([]byte("x"), 1<<20)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Length", fmt.Sprint(size))
+		for range size / len(part) {
+			if _, err := w.Write(part); err != nil {
+				return
+			}
+		}
+	}))
+	defer server.Close()
+	for _, tt := range []struct {
+		name, method string
+		options      proxy.Options
+		most         int64 // bytes for each
+	}{
+		{"a GET", "GET", proxy.Options{}, 512 << 10},
+		{"unfenced", "POST", proxy.Options{Unfenced: []string{"POST /acquirer/export"}}, 512 << 10},
+		{"observed", "POST", proxy.Options{Observe: true}, 3 << 20},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			d := open(t, settings{options: tt.options, upstream: server.URL, profile: func(p *provider.Profile) { p.Timeout = time.Minute }})
+			before := heap()
+			var wg sync.WaitGroup
+			conns := make([]net.Conn, callers)
+			for i := range conns {
+				wg.Go(func() {
+					body, fields := "", ""
+					if tt.method == "POST" {
+						body, fields = charge, fmt.Sprintf("Content-Type: application/json\r\nContent-Length: %d\r\n", len(charge))
+					}
+					if tt.options.Observe {
+						fields += fmt.Sprintf("Zabor-Order: %d\r\nZabor-Step: charge\r\n", i)
+					}
+					c, err := net.Dial("tcp", d.addr)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					conns[i] = c
+					fmt.Fprintf(c, "%s /acquirer/export HTTP/1.1\r\nHost: 127.0.0.1\r\n%s\r\n%s", tt.method, fields, body)
+					c.SetReadDeadline(time.Now().Add(limit))
+					line, err := bufio.NewReaderSize(c, 64).ReadString('\n') // and no more: the rest waits
+					if err != nil || !strings.Contains(line, " 200 ") {
+						t.Errorf("%q, %v", line, err)
+					}
+				})
+			}
+			wg.Wait()
+			if each := (heap() - before) / callers; each > tt.most {
+				t.Errorf("each caller holds %d bytes, at most %d", each, tt.most)
+			}
+			for _, c := range conns {
+				if c != nil {
+					c.Close()
+				}
+			}
+		})
 	}
-	d.box.Release()
-	wg.Wait()
-	d.posts(int64(calls))
 }
 
 // holders are callers, each of which holds a place: of its body, which has so many
