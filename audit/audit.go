@@ -68,11 +68,13 @@ type Ledger struct {
 
 // schema of the work file. A source's place is where to go on reading it, as its
 // Add method writes it; began is when its reading began, and skew what a database's
-// clock is behind the clock of this host, both in microseconds.
+// clock is behind the clock of this host, both in microseconds. Rows of other
+// installations have ids below zero.
 const schema = `
 CREATE TABLE IF NOT EXISTS sources (name TEXT PRIMARY KEY, n INTEGER NOT NULL, complete INTEGER NOT NULL, place TEXT NOT NULL, began INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS fences (id INTEGER PRIMARY KEY, scope BLOB, order_id BLOB, step BLOB, state TEXT, provider TEXT, key BLOB,
   reference BLOB, other BLOB, amount INTEGER, currency TEXT, captured INTEGER, since INTEGER, skew INTEGER, expired INTEGER, reason TEXT);
+CREATE VIEW IF NOT EXISTS own AS SELECT * FROM fences WHERE id >= 0;
 CREATE TABLE IF NOT EXISTS successes (id INTEGER PRIMARY KEY, provider TEXT, reference BLOB, alias BLOB, key BLOB,
   scope BLOB, order_id BLOB, step BLOB, amount INTEGER, currency TEXT, at INTEGER, place TEXT);
 CREATE TABLE IF NOT EXISTS payments (id INTEGER PRIMARY KEY, order_id BLOB, step BLOB, reference BLOB, amount INTEGER, currency TEXT, place TEXT);
@@ -241,12 +243,16 @@ func fillAnew[T any](ctx context.Context, l *Ledger, table string, entries iter.
 // AddRows adds the fence's rows. page gives a page of them in key order, after
 // the given key; an empty page is the end. An audit that was broken off goes on
 // behind the last page that it has.
-func (l *Ledger) AddRows(ctx context.Context, page func(after zabor.Key) ([]zabor.Row, error), seen func(int64)) error {
+//
+// The audit is of the installation of that scope, see [zabor.Key.In]. Rows of others
+// only say which successes are theirs, and are neither compared nor counted: two
+// installations may have one account at a provider.
+func (l *Ledger) AddRows(ctx context.Context, scope string, page func(after zabor.Key) ([]zabor.Row, error), seen func(int64)) error {
 	s, err := l.open(ctx, "fence")
 	if err != nil || s.complete {
 		return err
 	}
-	after, err := l.lastRow(ctx)
+	after, other, err := l.lastRow(ctx)
 	if err != nil {
 		return err
 	}
@@ -255,13 +261,22 @@ func (l *Ledger) AddRows(ctx context.Context, page func(after zabor.Key) ([]zabo
 		if err != nil {
 			return err
 		}
-		s.n += int64(len(rows))
+		for _, r := range rows {
+			if r.In(scope) {
+				s.n++
+			}
+		}
 		s.complete = len(rows) == 0
 		now := time.Now()
-		err = put(ctx, l, s, "INSERT INTO fences VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows, func(r zabor.Row) []any {
+		err = put(ctx, l, s, "INSERT INTO fences VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows, func(r zabor.Row) []any {
+			var id any // nil: the next one
+			if !r.In(scope) {
+				other--
+				id = other
+			}
 			amount, currency := money(r.Amount)
 			expired := r.State == zabor.Captured && r.ReadAt.After(r.SendUntil)
-			return []any{[]byte(r.Scope), []byte(r.Order), []byte(r.Step), string(r.State), r.Provider, []byte(r.ProviderKey), []byte(r.Reference),
+			return []any{id, []byte(r.Scope), []byte(r.Order), []byte(r.Step), string(r.State), r.Provider, []byte(r.ProviderKey), []byte(r.Reference),
 				[]byte(r.OtherReference), amount, currency, micros(r.CapturedAt), micros(r.StateSince), now.Sub(r.ReadAt).Microseconds(), expired, r.Reason}
 		})
 		if err != nil {
@@ -277,14 +292,15 @@ func (l *Ledger) AddRows(ctx context.Context, page func(after zabor.Key) ([]zabo
 	return nil
 }
 
-// lastRow is the key of the row with which a broken off audit ended.
-func (l *Ledger) lastRow(ctx context.Context) (zabor.Key, error) {
+// lastRow is the key of the row with which a broken off audit ended, and the id of the
+// last one of another installation; 0: it has none.
+func (l *Ledger) lastRow(ctx context.Context) (after zabor.Key, other int64, err error) {
 	var scope, order, step []byte
-	err := l.db.QueryRowContext(ctx, "SELECT scope, order_id, step FROM fences ORDER BY id DESC LIMIT 1").Scan(&scope, &order, &step)
+	err = l.db.QueryRowContext(ctx, "SELECT scope, order_id, step, (SELECT MIN(0, MIN(id)) FROM fences) FROM fences ORDER BY scope DESC, order_id DESC, step DESC LIMIT 1").Scan(&scope, &order, &step, &other)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return zabor.Key{}, fmt.Errorf("audit: %w", err)
+		return zabor.Key{}, 0, fmt.Errorf("audit: %w", err)
 	}
-	return zabor.Key{Scope: string(scope), Order: string(order), Step: string(step)}, nil
+	return zabor.Key{Scope: string(scope), Order: string(order), Step: string(step)}, other, nil
 }
 
 const insertSuccess = "INSERT INTO successes VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"

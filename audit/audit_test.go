@@ -25,6 +25,7 @@ type world struct {
 	unfetched []zabor.Key
 	refunded  []zabor.Key
 	noFence   bool
+	scope     string
 }
 
 // settled is a row of order/charge, with the reference pay_ORDER.
@@ -87,7 +88,7 @@ func (w *world) audit(t testing.TB) (Total, []Difference) {
 		err = l.AddMessages(t.Context(), each(w.messages), nil)
 	}
 	if err == nil && !w.noFence {
-		err = l.AddRows(t.Context(), pages(w.rows, 1000), nil)
+		err = l.AddRows(t.Context(), w.scope, pages(w.rows, 1000), nil)
 	}
 	if err == nil && w.successes != nil {
 		err = l.AddSuccesses(t.Context(), "export", each(w.successes), nil)
@@ -471,7 +472,7 @@ func TestResume(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := l.AddRows(t.Context(), broken(5, counted), nil); (err == nil) != (try == 2) {
+		if err := l.AddRows(t.Context(), "", broken(5, counted), nil); (err == nil) != (try == 2) {
 			t.Fatalf("try %d: %v", try, err)
 		}
 		cut := func(yield func(Success, error) bool) {
@@ -562,6 +563,46 @@ func TestPages(t *testing.T) {
 	}
 }
 
+// Two installations have one table and one account: of the other's rows only is known
+// which successes are theirs. Nothing is said of them, and nothing of them is counted.
+func TestOneInstallation(t *testing.T) {
+	t.Parallel()
+	w := &world{scope: "shop"}
+	of := func(scope, order, reference string, state zabor.State) zabor.Row {
+		row := settled(order)
+		row.Scope, row.Reference, row.State, row.ProviderKey = scope, reference, state, "key of "+scope+order
+		return row
+	}
+	charge := func(order, reference string) Success {
+		one := success(order)
+		one.Reference, one.Key = reference, ""
+		return one
+	}
+	w.rows = []zabor.Row{
+		of("shop", "1", "pay_1", zabor.Settled), of("shop-2", "1", "pay_other_1", zabor.Settled), // an order 1 of each
+		of("shop/7", "2", "pay_2", zabor.Settled),
+		of("shop-2", "3", "pay_3", zabor.Settled), of("shop-2", "4", "", zabor.Held), of("shop-2", "5", "pay_5", zabor.Settled),
+		of("shop", "6", "", zabor.Doubt),
+	}
+	w.successes = []Success{charge("1", "pay_other_1"), charge("1", "pay_1"), charge("2", "pay_2"), charge("3", "pay_3"), charge("3", "pay_3_again"), charge("9", "pay_9")}
+	total, found := w.audit(t)
+	if got, want := lines(found), []string{"in-doubt 6", "success-without-row 9"}; !slices.Equal(got, want) {
+		t.Errorf("found %q, want %q", got, want)
+	}
+	if total.Rows != 3 || total.Successes != 3 || total.ProviderSuccesses != 3 || total.UniqueRows != 2 || total.DoubleCharged != 0 {
+		t.Errorf("total %+v", total)
+	}
+	// The other one's own audit has what is wrong there.
+	w.scope = "shop-2"
+	total, found = w.audit(t)
+	if got, want := lines(found), []string{"charged-twice 3", "held 4", "row-without-success 5", "success-without-row 9"}; !slices.Equal(got, want) {
+		t.Errorf("found %q, want %q", got, want)
+	}
+	if total.Rows != 4 || total.ProviderSuccesses != 4 || total.UniqueRows != 3 || total.DoubleCharged != 1 {
+		t.Errorf("total %+v", total)
+	}
+}
+
 // What is in no list of a provider's is not missing there; a step of a name that
 // only begins alike is.
 func TestUnlisted(t *testing.T) {
@@ -579,7 +620,7 @@ func TestUnlisted(t *testing.T) {
 	}
 	for _, err := range []error{
 		l.Unlisted(t.Context(), "stripe", "refund"), l.Unlisted(t.Context(), "adyen", "charge"),
-		l.AddRows(t.Context(), pages(rows, 10), nil), l.AddSuccesses(t.Context(), "export", each([]Success{success("9")}), nil), l.Join(t.Context()),
+		l.AddRows(t.Context(), "", pages(rows, 10), nil), l.AddSuccesses(t.Context(), "export", each([]Success{success("9")}), nil), l.Join(t.Context()),
 	} {
 		if err != nil {
 			t.Fatal(err)
@@ -624,7 +665,7 @@ func TestAuditOfAShopAtWork(t *testing.T) {
 			doubt := settled("new")
 			doubt.State, doubt.Reference, doubt.CapturedAt, doubt.StateSince, doubt.ReadAt = zabor.Doubt, "", now, now, now
 			done.CapturedAt, done.StateSince, done.ReadAt = now, now, now
-			return l.AddRows(t.Context(), pages([]zabor.Row{done, doubt}, 10), nil)
+			return l.AddRows(t.Context(), "", pages([]zabor.Row{done, doubt}, 10), nil)
 		}
 		steps := []func() error{look, read}
 		if !queues.first {

@@ -11,7 +11,11 @@ import (
 // reference; else to the row whose provider key it came with; else to the one row
 // of its order and step, or of those the one with its amount.
 func (l *Ledger) Join(ctx context.Context) error {
-	for _, query := range joining {
+	var others bool
+	if err := l.db.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM fences WHERE id < 0)").Scan(&others); err != nil {
+		return fmt.Errorf("audit: %w", err)
+	}
+	for _, query := range append(slices.Concat(joining, matching(others)), "CREATE INDEX IF NOT EXISTS matches_fence ON matches (fence)") {
 		if _, err := l.db.ExecContext(ctx, query); err != nil {
 			return fmt.Errorf("audit: %w", err)
 		}
@@ -38,25 +42,41 @@ var joining = []string{
 	   JOIN successes s ON s.provider = d.provider AND s.reference = d.reference WHERE s.id > d.first)`,
 	"DROP TABLE IF EXISTS matches",
 	"CREATE TABLE matches (success INTEGER PRIMARY KEY, fence INTEGER NOT NULL, how TEXT NOT NULL)",
-	match("reference", "f.reference = s.reference AND f.reference > x''", ""),
-	match("reference", "f.other = s.reference AND f.other > x''", ""),
-	match("reference", "f.reference = s.alias AND f.reference > x''", " AND s.alias IS NOT NULL"),
-	match("key", "f.key = s.key AND f.key > x''", " AND s.key IS NOT NULL"),
-	matchOrder(""),
-	matchOrder(" AND f.amount = s.amount AND f.currency = s.currency"),
-	"CREATE INDEX IF NOT EXISTS matches_fence ON matches (fence)",
+}
+
+// matching finds rows for the successes that have none yet. What names a row for
+// certain comes before what only fits it, and there own rows before those of others.
+func matching(others bool) (queries []string) {
+	tables := []string{"own"}
+	if others {
+		tables = append(tables, "fences")
+	}
+	for _, m := range []struct{ how, on, where string }{
+		{"reference", "f.reference = s.reference AND f.reference > x''", ""},
+		{"reference", "f.other = s.reference AND f.other > x''", ""},
+		{"reference", "f.reference = s.alias AND f.reference > x''", " AND s.alias IS NOT NULL"},
+		{"key", "f.key = s.key AND f.key > x''", " AND s.key IS NOT NULL"},
+	} {
+		for _, table := range tables {
+			queries = append(queries, match(table, m.how, m.on, m.where))
+		}
+	}
+	for _, table := range tables {
+		queries = append(queries, matchOrder(table, ""), matchOrder(table, " AND f.amount = s.amount AND f.currency = s.currency"))
+	}
+	return queries
 }
 
 // match joins by a unique id. CROSS: SQLite reads the successes in their order
 // and looks the rows up.
-func match(how, on, where string) string {
-	return "INSERT OR IGNORE INTO matches SELECT s.id, f.id, '" + how + "' FROM successes s CROSS JOIN fences f ON " + on +
+func match(table, how, on, where string) string {
+	return "INSERT OR IGNORE INTO matches SELECT s.id, f.id, '" + how + "' FROM successes s CROSS JOIN " + table + " f ON " + on +
 		" AND (s.provider = '' OR f.provider = s.provider) WHERE " + unmatched + where
 }
 
 // matchOrder joins by order and step, where that is one row.
-func matchOrder(and string) string {
-	const on = " FROM successes s CROSS JOIN fences f ON f.order_id = s.order_id AND (s.step IS NULL OR f.step = s.step)" +
+func matchOrder(table, and string) string {
+	on := " FROM successes s CROSS JOIN " + table + " f ON f.order_id = s.order_id AND (s.step IS NULL OR f.step = s.step)" +
 		" AND (s.scope IS NULL OR f.scope = s.scope) AND (s.provider = '' OR f.provider = s.provider OR f.provider = '')"
 	return "INSERT INTO matches SELECT s.id, MIN(f.id), 'order'" + on + and +
 		" WHERE s.order_id IS NOT NULL AND " + unmatched + " GROUP BY s.id HAVING COUNT(*) = 1"
@@ -121,7 +141,7 @@ var checks = []check{
 		SELECT ` + fence + `, COALESCE((SELECT s.reference FROM matches m JOIN successes s ON s.id = m.success
 		         WHERE m.fence = f.id AND s.reference <> f.reference AND COALESCE(s.alias, x'') <> f.reference ORDER BY s.id LIMIT 1), f.other),
 		       f.amount, f.currency, NULL, NULL, f.since, n.n || ' successes'
-		FROM (` + chargesPerRow + `) n JOIN fences f ON f.id = n.fence WHERE n.n > 1`},
+		FROM (` + chargesPerRow + `) n JOIN own f ON f.id = n.fence WHERE n.n > 1`},
 	{ChargedTwice, Critical, "", `
 		SELECT COALESCE(s.scope, x''), s.order_id, COALESCE(s.step, x''), '', MIN(s.reference), MAX(s.reference), MIN(s.amount), MIN(s.currency), NULL, NULL, MIN(s.at),
 		       COUNT(*) || ' successes, and no row: ' || MIN(s.place)
@@ -132,52 +152,52 @@ var checks = []check{
 		FROM successes s WHERE ` + unmatched},
 	{SuccessUnknown, Critical, "", `
 		SELECT ` + fence + `, s.reference, f.amount, f.currency, s.amount, s.currency, f.since, s.place
-		FROM matches m JOIN fences f ON f.id = m.fence JOIN successes s ON s.id = m.success WHERE f.state NOT IN ('settled', 'pending')`},
+		FROM matches m JOIN own f ON f.id = m.fence JOIN successes s ON s.id = m.success WHERE f.state NOT IN ('settled', 'pending')`},
 	{ReferenceDiffers, Critical, "", `
 		SELECT ` + fence + `, s.reference, f.amount, f.currency, s.amount, s.currency, f.since, s.place
-		FROM matches m JOIN fences f ON f.id = m.fence JOIN successes s ON s.id = m.success
+		FROM matches m JOIN own f ON f.id = m.fence JOIN successes s ON s.id = m.success
 		WHERE m.how <> 'reference' AND f.reference > x'' AND f.state IN ('settled', 'pending')
 		  AND NOT EXISTS (SELECT 1 FROM matches o WHERE o.fence = f.id AND o.how = 'reference')`},
 	{AmountDiffers, Critical, "", `
 		SELECT ` + fence + `, s.reference, f.amount, f.currency, s.amount, s.currency, f.since, s.place
-		FROM matches m JOIN fences f ON f.id = m.fence JOIN successes s ON s.id = m.success
+		FROM matches m JOIN own f ON f.id = m.fence JOIN successes s ON s.id = m.success
 		WHERE f.currency IS NOT NULL AND s.currency IS NOT NULL AND (f.amount <> s.amount OR f.currency <> s.currency)`},
 	{RowWithoutSuccess, Critical, "successes", `
 		SELECT ` + fence + `, x'', f.amount, f.currency, NULL, NULL, f.since, ''
-		FROM fences f WHERE f.state = 'settled' AND NOT EXISTS (SELECT 1 FROM matches m WHERE m.fence = f.id)
+		FROM own f WHERE f.state = 'settled' AND NOT EXISTS (SELECT 1 FROM matches m WHERE m.fence = f.id)
 		  AND EXISTS (SELECT 1 FROM covered c WHERE (c.provider = '' OR c.provider = f.provider) AND (c.first IS NULL OR (f.captured >= c.first AND f.since <= c.last)))
 		  AND NOT EXISTS (SELECT 1 FROM unlisted u WHERE u.provider = f.provider AND (u.step = f.step OR CAST(u.step || ':' AS BLOB) = substr(f.step, 1, length(u.step) + 1)))`},
-	{Held, Warning, "", `SELECT ` + fence + `, f.other, f.amount, f.currency, NULL, NULL, f.since, f.reason FROM fences f
+	{Held, Warning, "", `SELECT ` + fence + `, f.other, f.amount, f.currency, NULL, NULL, f.since, f.reason FROM own f
 		WHERE f.state NOT IN ('captured', 'pending', 'settled', 'declined', 'released', 'doubt')`},
-	{InDoubt, Warning, "", `SELECT ` + fence + `, f.other, f.amount, f.currency, NULL, NULL, f.since, f.reason FROM fences f
+	{InDoubt, Warning, "", `SELECT ` + fence + `, f.other, f.amount, f.currency, NULL, NULL, f.since, f.reason FROM own f
 		WHERE f.state = 'doubt' OR (f.state = 'captured' AND f.expired)`},
-	{Waiting, Info, "", `SELECT ` + fence + `, f.other, f.amount, f.currency, NULL, NULL, f.since, f.reason FROM fences f WHERE f.state = 'released'`},
+	{Waiting, Info, "", `SELECT ` + fence + `, f.other, f.amount, f.currency, NULL, NULL, f.since, f.reason FROM own f WHERE f.state = 'released'`},
 	{Lost, Critical, "messages", `
-		SELECT ` + fence + `, x'', f.amount, f.currency, NULL, NULL, f.since, f.reason FROM fences f
+		SELECT ` + fence + `, x'', f.amount, f.currency, NULL, NULL, f.since, f.reason FROM own f
 		WHERE (f.state IN ('doubt', 'released') OR (f.state = 'captured' AND f.expired)) AND f.captured + f.skew < ` + looked + `
 		  AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.order_id = f.order_id AND m.step = f.step AND m.scope = f.scope)`},
 	{SettledButQueued, Info, "messages", `
 		SELECT ` + fence + `, x'', f.amount, f.currency, NULL, NULL, f.since, m.queue || CASE WHEN m.failed THEN ', failed: ' ELSE ': ' END || m.message
-		FROM messages m JOIN fences f ON f.order_id = m.order_id AND f.step = m.step AND f.scope = m.scope
+		FROM messages m JOIN own f ON f.order_id = m.order_id AND f.step = m.step AND f.scope = m.scope
 		WHERE f.state IN ('settled', 'declined') AND f.since + f.skew < ` + looked},
-	{Refunded, Info, "refunded", `SELECT ` + fence + `, f.other, f.amount, f.currency, NULL, NULL, f.since, f.reason FROM fences f WHERE f.other > x'' AND ` + refunded},
+	{Refunded, Info, "refunded", `SELECT ` + fence + `, f.other, f.amount, f.currency, NULL, NULL, f.since, f.reason FROM own f WHERE f.other > x'' AND ` + refunded},
 	{Unfetched, Info, "unfetched", `SELECT DISTINCT ` + fence + `, x'', f.amount, f.currency, NULL, NULL, f.since, ''
-		FROM unfetched u JOIN fences f ON f.order_id = u.order_id AND f.step = u.step AND f.scope = u.scope`},
+		FROM unfetched u JOIN own f ON f.order_id = u.order_id AND f.step = u.step AND f.scope = u.scope`},
 	{MessageWithoutRow, Warning, "messages", `
 		SELECT m.scope, m.order_id, m.step, '', x'', x'', NULL, NULL, NULL, NULL, NULL, m.queue || CASE WHEN m.failed THEN ', failed: ' ELSE ': ' END || m.message
-		FROM messages m WHERE (m.failed OR m.delivered) AND NOT EXISTS (SELECT 1 FROM fences f WHERE f.order_id = m.order_id AND f.step = m.step AND f.scope = m.scope)`},
+		FROM messages m WHERE (m.failed OR m.delivered) AND NOT EXISTS (SELECT 1 FROM own f WHERE f.order_id = m.order_id AND f.step = m.step AND f.scope = m.scope)`},
 	{PaymentTwice, Critical, "payments", `
 		SELECT x'', p.order_id, COALESCE(p.step, x''), '', MIN(p.reference), MAX(p.reference), MIN(p.amount), MIN(p.currency), NULL, NULL, NULL, COUNT(*) || ' payments: ' || MIN(p.place)
 		FROM payments p GROUP BY p.order_id, COALESCE(p.step, x'') HAVING COUNT(*) > 1`},
 	{PaymentDiffers, Critical, "payments", `
 		SELECT ` + fence + `, p.reference, f.amount, f.currency, p.amount, p.currency, f.since, p.place
-		FROM payments p JOIN fences f ON ` + paymentOf + ` WHERE p.reference > x'' AND f.reference > x'' AND p.reference <> f.reference
-		  AND NOT EXISTS (SELECT 1 FROM fences o WHERE o.order_id = p.order_id AND (p.step IS NULL OR o.step = p.step) AND o.reference = p.reference)`},
+		FROM payments p JOIN own f ON ` + paymentOf + ` WHERE p.reference > x'' AND f.reference > x'' AND p.reference <> f.reference
+		  AND NOT EXISTS (SELECT 1 FROM own o WHERE o.order_id = p.order_id AND (p.step IS NULL OR o.step = p.step) AND o.reference = p.reference)`},
 	{PaymentWithoutRow, Warning, "payments", `
 		SELECT x'', p.order_id, COALESCE(p.step, x''), '', p.reference, x'', p.amount, p.currency, NULL, NULL, NULL, p.place
-		FROM payments p WHERE EXISTS (SELECT 1 FROM sources WHERE name = 'fence') AND NOT EXISTS (SELECT 1 FROM fences f WHERE ` + paymentOf + `)`},
+		FROM payments p WHERE EXISTS (SELECT 1 FROM sources WHERE name = 'fence') AND NOT EXISTS (SELECT 1 FROM own f WHERE ` + paymentOf + `)`},
 	{RowWithoutPayment, Warning, "payments", `
-		SELECT ` + fence + `, x'', f.amount, f.currency, NULL, NULL, f.since, '' FROM fences f
+		SELECT ` + fence + `, x'', f.amount, f.currency, NULL, NULL, f.since, '' FROM own f
 		WHERE f.state = 'settled' AND NOT EXISTS (SELECT 1 FROM payments p WHERE p.order_id = f.order_id AND (p.step IS NULL OR p.step = f.step))`},
 }
 
@@ -189,10 +209,10 @@ const refunded = "EXISTS (SELECT 1 FROM refunded r WHERE r.order_id = f.order_id
 // alias is no other one.
 const chargesPerRow = `SELECT fence, COUNT(DISTINCT reference) AS n FROM (
 	SELECT m.fence AS fence, CASE WHEN s.alias = f.reference THEN f.reference ELSE s.reference END AS reference
-	  FROM matches m JOIN successes s ON s.id = m.success JOIN fences f ON f.id = m.fence
+	  FROM matches m JOIN successes s ON s.id = m.success JOIN own f ON f.id = m.fence
 	  WHERE NOT (f.other > x'' AND (s.reference = f.other OR COALESCE(s.alias = f.other, 0)) AND ` + refunded + `)
-	UNION ALL SELECT f.id, f.other FROM fences f WHERE f.other > x'' AND NOT ` + refunded + `
-	UNION ALL SELECT f.id, f.reference FROM fences f WHERE f.other > x'' AND f.reference > x'')
+	UNION ALL SELECT f.id, f.other FROM own f WHERE f.other > x'' AND NOT ` + refunded + `
+	UNION ALL SELECT f.id, f.reference FROM own f WHERE f.other > x'' AND f.reference > x'')
 	GROUP BY fence HAVING n > 1`
 
 // covered is for which providers and times there are exports.

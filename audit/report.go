@@ -32,7 +32,8 @@ type Total struct {
 	DoubleCharged     int64 // successes beyond the first of a key
 	Lost              int64 // open rows whose message is nowhere; 0 where the queues were not read
 
-	Rows, Successes, Payments, Messages int64 // what was read
+	// What was read, without what is of other installations.
+	Rows, Successes, Payments, Messages int64
 	// Empty are the exports and lists that were read and have no success: nothing
 	// was compared with them.
 	Empty []string
@@ -55,8 +56,8 @@ func (l *Ledger) Total(ctx context.Context) (Total, error) {
 		query string
 		n     *int64
 	}{
-		{"SELECT COUNT(*) FROM fences", &t.Rows},
-		{"SELECT COUNT(*) FROM successes", &t.Successes},
+		{"SELECT COUNT(*) FROM own", &t.Rows},
+		{"SELECT COUNT(*) FROM successes s WHERE NOT EXISTS (SELECT 1 FROM matches m WHERE m.success = s.id AND m.fence < 0)", &t.Successes},
 		{"SELECT COUNT(*) FROM payments", &t.Payments},
 		{"SELECT COUNT(*) FROM messages", &t.Messages},
 		{"SELECT COALESCE(SUM(n - 1), 0) FROM (" + chargesPerRow + ")", &t.DoubleCharged},
@@ -134,17 +135,17 @@ func (l *Ledger) successes(ctx context.Context, t *Total, exported bool) error {
 	t.DoubleCharged += loose
 	switch {
 	case t.Rows > 0:
-		t.UniqueRows, err = one("SELECT COUNT(*) FROM fences WHERE reference > x'' AND state IN ('settled', 'pending')")
+		t.UniqueRows, err = one("SELECT COUNT(*) FROM own WHERE reference > x'' AND state IN ('settled', 'pending')")
 		if err != nil {
 			return err
 		}
 		if exported {
-			dealtWith, err := one("SELECT COUNT(*) FROM fences f JOIN matches m ON m.fence = f.id JOIN successes s ON s.id = m.success WHERE f.other > x'' AND (s.reference = f.other OR s.alias = f.other) AND " + refunded)
+			dealtWith, err := one("SELECT COUNT(*) FROM own f JOIN matches m ON m.fence = f.id JOIN successes s ON s.id = m.success WHERE f.other > x'' AND (s.reference = f.other OR s.alias = f.other) AND " + refunded)
 			t.ProviderSuccesses = t.Successes - dealtWith
 			return err
 		}
 		// A reference of a declined row is that of a no.
-		t.ProviderSuccesses, err = one("SELECT (SELECT COUNT(*) FROM fences WHERE reference > x'' AND state <> 'declined') + (SELECT COUNT(*) FROM fences f WHERE other > x'' AND NOT " + refunded + ")")
+		t.ProviderSuccesses, err = one("SELECT (SELECT COUNT(*) FROM own WHERE reference > x'' AND state <> 'declined') + (SELECT COUNT(*) FROM own f WHERE other > x'' AND NOT " + refunded + ")")
 	case exported:
 		t.ProviderSuccesses, t.UniqueRows = t.Successes, t.Successes-loose
 	default:

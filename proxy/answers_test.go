@@ -432,7 +432,7 @@ func TestDoneWithoutAnswer(t *testing.T) {
 			t.Fatal(err)
 		}
 		ask(d).says(t, 402, "", "declined")
-		if _, _, err := d.store.EndAnswers(t.Context(), 0, zabor.Key{}, 10); err != nil {
+		if _, _, err := d.store.EndAnswers(t.Context(), "", 0, zabor.Key{}, 10); err != nil {
 			t.Fatal(err)
 		}
 		ask(d).says(t, 402, "declined", "declined")
@@ -488,7 +488,7 @@ func TestDoneWithoutAnswer(t *testing.T) {
 		t.Parallel()
 		d := open(t, settings{})
 		ask(d).says(t, 201, "", "settled")
-		if _, _, err := d.store.EndAnswers(t.Context(), 0, zabor.Key{}, 10); err != nil {
+		if _, _, err := d.store.EndAnswers(t.Context(), "", 0, zabor.Key{}, 10); err != nil {
 			t.Fatal(err)
 		}
 		ask(d).says(t, 410, "no-answer", "settled")

@@ -11,20 +11,17 @@ import (
 )
 
 // EndAnswers erases the stored answers of closed rows that have been closed for
-// longer than keep, on one page of rows: up to limit of them in key order, whose
-// key is after the given one. Of an answer its status stays, and of the row
-// everything else: a key never ends. It returns how many answers it erased, and
-// the last key of the page; the zero Key: there are no more rows.
+// longer than keep, on one page of the rows of the installation of that scope, see
+// [zabor.Key.In]: up to limit of them in key order, behind the given key. Of an answer
+// its status stays, and of the row everything else: a key never ends. It returns how
+// many answers it erased, and behind which key the next page is; the zero Key: there
+// are no more rows.
 //
 // An answer that a hook which is due may still bind is left alone. The claim of
 // a row does not change; a write that was under way may bring its answer back,
 // to be erased the next time.
-func (s *Store) EndAnswers(ctx context.Context, keep time.Duration, after zabor.Key, limit int) (erased int64, last zabor.Key, err error) {
-	where, args := "", []any(nil)
-	if after != (zabor.Key{}) {
-		where, args = s.dialect.after(after, "")
-		where = " WHERE " + where
-	}
+func (s *Store) EndAnswers(ctx context.Context, scope string, keep time.Duration, after zabor.Key, limit int) (erased int64, last zabor.Key, err error) {
+	where, args := s.dialect.answersAfter(scope, after)
 	query := s.dialect.sql("SELECT " + keyColumns + ", CASE WHEN " + answerOver + " THEN 1 ELSE 0 END FROM zabor_fences" + where + inOrder)
 	args = append(append([]any{micros(keep)}, args...), int64(limit))
 	var over []any
@@ -62,10 +59,33 @@ func (s *Store) EndAnswers(ctx context.Context, keep time.Duration, after zabor.
 	if err != nil {
 		return 0, zabor.Key{}, fmt.Errorf("end stored answers: %w", err)
 	}
-	if n < limit {
+	switch {
+	case n == limit:
+	case scope != "" && after.Scope <= scope: // the scope itself is done; next those in it
+		last = zabor.Key{Scope: scope + "/"}
+	default:
 		last = zabor.Key{}
 	}
 	return erased, last, nil
+}
+
+// answersAfter is the condition for a page of an installation's rows: first those of
+// the scope itself, then those of the scopes in it. Between the two the index may
+// have any number of others (shop, shop-2, shop/7).
+func (d *dialect) answersAfter(scope string, after zabor.Key) (where string, args []any) {
+	key := keyArgs(after)
+	switch {
+	case scope == "" && after == zabor.Key{}:
+		return "", nil
+	case scope == "":
+		where, args = d.after(after, "")
+	case after.Scope <= scope:
+		where, args = "scope = ? AND order_id >= ? AND (order_id > ? OR step > ?)", []any{[]byte(scope), key[1], key[1], key[2]}
+	default:
+		where, args = d.after(after, "")
+		where, args = where+" AND scope < ?", append(args, []byte(scope+"0"))
+	}
+	return " WHERE " + where, args
 }
 
 // answerOver is met by a closed row whose answer is older than is bound.

@@ -46,7 +46,7 @@ func TestEndAnswers(t *testing.T) {
 			var erased int64
 			pages := 0
 			for after := (zabor.Key{}); ; pages++ {
-				n, last, err := s.EndAnswers(t.Context(), 90*day, after, 7)
+				n, last, err := s.EndAnswers(t.Context(), "", 90*day, after, 7)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -70,6 +70,51 @@ func TestEndAnswers(t *testing.T) {
 			if (row.Answer == nil) != ended[row.Order] || (row.AnswerEnded == 201) != ended[row.Order] {
 				t.Errorf("%s (%s): answer %v, ended %d; want it ended: %v", row.Order, row.State, row.Answer, row.AnswerEnded, ended[row.Order])
 			}
+		}
+	})
+}
+
+// An installation ends its own answers alone, page by page, whatever scopes lie between.
+func TestEndAnswersWithin(t *testing.T) {
+	onEach(t, func(t *testing.T, s *Store) {
+		scopes := []string{"", "sho", "shop", "shop-2", "shop/7", "shop/8", "shop0"}
+		for _, scope := range scopes {
+			for i := range 5 {
+				row := payingRow(fmt.Sprint(i))
+				row.Scope, row.State, row.Reference = scope, zabor.Settled, "pay_1"
+				if _, err := s.Insert(t.Context(), row, zabor.Write{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		set(t, s, "UPDATE zabor_fences SET state_since = state_since - ?", int64(time.Hour/time.Microsecond))
+		end := func(scope string) (erased int64) {
+			t.Helper()
+			for after := (zabor.Key{}); ; {
+				n, last, err := s.EndAnswers(t.Context(), scope, time.Minute, after, 2)
+				if err != nil {
+					t.Fatal(err)
+				}
+				erased += n
+				if after = last; last == (zabor.Key{}) {
+					return erased
+				}
+			}
+		}
+		if got := end("shop"); got != 15 {
+			t.Errorf("%d answers of shop ended, want 15", got)
+		}
+		rows, err := s.List(t.Context(), Filter{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, row := range rows {
+			if (row.Answer == nil) != row.In("shop") {
+				t.Errorf("%s: answer %v", row.Key, row.Answer)
+			}
+		}
+		if got := end(""); got != 20 {
+			t.Errorf("%d answers of all ended then, want 20", got)
 		}
 	})
 }

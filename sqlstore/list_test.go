@@ -201,6 +201,8 @@ func checkPlans(t *testing.T, s *Store) {
 	now := time.Now().UnixMicro()
 	ofOrder, ofOrderArgs := ofOrders("shop", "3-", []byte("4"), 50)
 	lastOrder, lastOrderArgs := orderEnd("3-")
+	answers, answersArgs := s.dialect.answersAfter("shop", after)
+	inside, insideArgs := s.dialect.answersAfter("shop", zabor.Key{Scope: "shop/"})
 	byReference, byReferenceArgs := ofReference("shop", "pay_1", 50)
 	others, othersArgs := foreign("zabor_fences", "shop")
 	otherNotes, otherNotesArgs := foreign("zabor_notes", "shop")
@@ -234,6 +236,8 @@ func checkPlans(t *testing.T, s *Store) {
 		{"notes of others", s.dialect.sql(otherNotes), otherNotesArgs, "zabor_notes_key"},
 		{"control", s.text.control, []any{[]byte("nobody"), []byte(""), "call", int64(3)}, "zabor_fences_control"},
 		{"of an order", s.dialect.sql(ofOrder), ofOrderArgs, "zabor_fences_order"},
+		{"answers of a scope", s.dialect.sql(selectOutline + answers + inOrder), append(answersArgs, int64(100)), primary},
+		{"answers of scopes in it", s.dialect.sql(selectOutline + inside + inOrder), append(insideArgs, int64(100)), primary},
 		{"last order", s.dialect.sql(lastOrder), lastOrderArgs, "zabor_fences_order"},
 		{"of a reference", s.dialect.sql(byReference), byReferenceArgs, "zabor_fences_reference"},
 		{"of another reference", s.dialect.sql(byReference), byReferenceArgs, "zabor_fences_other"},

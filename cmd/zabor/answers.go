@@ -17,11 +17,11 @@ const (
 	answersEvery = time.Hour
 )
 
-// endAnswers erases stored answers when their time is over, until ctx ends. Each
-// process goes through the table for itself, from its front.
-func (p *program) endAnswers(ctx context.Context, store *sqlstore.Store, keep time.Duration) {
+// endAnswers erases stored answers of the installation of that scope when their time is
+// over, until ctx ends. Each process goes through its rows for itself, from the front.
+func (p *program) endAnswers(ctx context.Context, store *sqlstore.Store, scope string, keep time.Duration) {
 	for after := (zabor.Key{}); ; {
-		n, last, err := store.EndAnswers(ctx, keep, after, answersPage)
+		n, last, err := store.EndAnswers(ctx, scope, keep, after, answersPage)
 		switch {
 		case ctx.Err() != nil:
 			return

@@ -280,7 +280,7 @@ func (a *auditor) fill(ctx context.Context, ledger *audit.Ledger) (audit.Total, 
 		return audit.Total{}, err
 	}
 	if a.store != nil {
-		if err := ledger.AddRows(ctx, a.rows(ctx), seen("rows")); err != nil {
+		if err := ledger.AddRows(ctx, a.file.Scope, a.rows(ctx), seen("rows")); err != nil {
 			return audit.Total{}, storeFailure(err)
 		}
 		if err := ledger.AddUnfetched(ctx, a.store.Noted(ctx, proxy.Unfetched)); err != nil {

@@ -90,7 +90,7 @@ func (p *program) recover(fence *zabor.Fence) error {
 func (p *program) resolve(ctx context.Context, c *core) {
 	var wg sync.WaitGroup
 	wg.Go(func() { p.replay(ctx, c.fence) })
-	wg.Go(func() { p.endAnswers(ctx, c.store, c.file.KeepAnswers) })
+	wg.Go(func() { p.endAnswers(ctx, c.store, c.file.Scope, c.file.KeepAnswers) })
 	wg.Go(func() {
 		c.resolver.Run(ctx, func(err error) { p.log.Warn("cannot resolve", "error", err) })
 	})
