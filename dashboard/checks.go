@@ -4,12 +4,17 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
+	"zabor"
 	"zabor/audit"
+	"zabor/dashboard/access"
 	"zabor/doctor"
 	"zabor/sqlstore"
 )
@@ -31,7 +36,24 @@ type AuditReport struct {
 	Total       audit.Total        `json:"total"`
 	Exports     int                `json:"exports"` // lists of providers that it was compared with
 	Differences []audit.Difference `json:"differences"`
+
+	// From is since when, and Lists by whose lists, it was compared; the zero From: by
+	// all that there is. They say whether it covers an earlier comparison.
+	From  time.Time `json:"from,omitzero"`
+	Lists []string  `json:"lists,omitempty"`
+	// Dealt is who has said what became of what it found; nil: nobody.
+	Dealt *Dealt `json:"dealt,omitempty"`
 }
+
+// Dealt is that a person has dealt with what a comparison found.
+type Dealt struct {
+	By     string    `json:"by"`
+	At     time.Time `json:"at"`
+	Reason string    `json:"reason"`
+}
+
+// comparisonDealt is the kind of the note of it, which is on the installation.
+const comparisonDealt = "comparison dealt with"
 
 // DoctorReport is what the doctor has found, as it is kept for people.
 type DoctorReport struct {
@@ -43,17 +65,73 @@ type DoctorReport struct {
 }
 
 // KeepAudit keeps a report of the installation of that scope in place of the one
-// before. One of a comparison with a
-// provider's list is kept beside it too, until there is a newer comparison: what such
-// a list has shown is not undone by an audit that had none.
+// before. One of a comparison with a provider's list is kept beside it too: what such
+// a list has shown is not undone by an audit that had none, and what is bad in it not
+// by a comparison that looks at less, see [AuditReport.After].
 func KeepAudit(ctx context.Context, store *sqlstore.Store, scope string, r AuditReport) error {
 	r.Differences = r.Differences[:min(len(r.Differences), mostFindings)]
 	if r.Compared() {
-		if err := keep(ctx, store, scope, comparisonName, r); err != nil {
+		text, ok, err := store.Meta(ctx, ofScope(comparisonName, scope))
+		if err != nil {
+			return fmt.Errorf("keep the %s: %w", comparisonName, err)
+		}
+		after := r
+		var before AuditReport
+		if ok && json.Unmarshal(text, &before) == nil { // what cannot be read is replaced
+			after = r.After(before)
+		}
+		if err := keep(ctx, store, scope, comparisonName, after); err != nil {
 			return err
 		}
 	}
 	return keep(ctx, store, scope, auditName, r)
+}
+
+// After is what stands after r, where before stood: r, unless before is bad and r does
+// not cover it. Then before stands, with what r has found too.
+func (r AuditReport) After(before AuditReport) AuditReport {
+	if !before.Bad() || r.covers(before) {
+		return r
+	}
+	if !r.Bad() {
+		return before
+	}
+	if !before.From.IsZero() && (r.From.IsZero() || r.From.Before(before.From)) {
+		before.From = r.From
+	}
+	for _, name := range r.Lists {
+		if !slices.Contains(before.Lists, name) {
+			before.Lists = append(before.Lists, name)
+		}
+	}
+	before.Total.Differences = maps.Clone(before.Total.Differences)
+	for _, d := range r.Differences {
+		same := func(b audit.Difference) bool {
+			return b.Kind == d.Kind && b.Key == d.Key && b.Reference == d.Reference && b.Other == d.Other
+		}
+		if slices.ContainsFunc(before.Differences, same) {
+			continue
+		}
+		if len(before.Differences) < mostFindings {
+			before.Differences = append(before.Differences, d)
+		}
+		if before.Total.Differences == nil {
+			before.Total.Differences = map[audit.Kind]int64{}
+		}
+		before.Total.Differences[d.Kind]++
+		before.Total.Bad += int64(b2i(d.Severity != audit.Info))
+		before.Total.DoubleCharged += int64(b2i(d.Kind == audit.ChargedTwice))
+	}
+	return before
+}
+
+// covers reports whether r has looked at all that other has: as far back, and at the
+// same lists.
+func (r AuditReport) covers(other AuditReport) bool {
+	if !r.From.IsZero() && (other.From.IsZero() || r.From.After(other.From)) {
+		return false
+	}
+	return !slices.ContainsFunc(other.Lists, func(name string) bool { return !slices.Contains(r.Lists, name) })
 }
 
 // Compared reports whether r is of a comparison with a provider's list that had
@@ -73,8 +151,11 @@ func (r AuditReport) Critical() (n int64) {
 }
 
 // Bad reports whether r says that somebody was charged too often, that a message is
-// lost, or another critical difference.
+// lost, or another critical difference, and nobody has dealt with it.
 func (r AuditReport) Bad() bool {
+	if r.Dealt != nil {
+		return false
+	}
 	return r.Critical() > 0 || r.Total.DoubleCharged > 0 || r.Total.Lost > 0
 }
 
@@ -115,7 +196,7 @@ func (d *Dashboard) last(ctx context.Context, name string, into any) (bool, erro
 	return true, nil
 }
 
-// lastAudits are the last audit, and the last comparison with a provider's list
+// lastAudits are the last audit, and the comparison with a provider's list that stands
 // where that is another one; nil: there is none.
 func (d *Dashboard) lastAudits(ctx context.Context) (last, compared *AuditReport, err error) {
 	var found [2]*AuditReport
@@ -130,8 +211,8 @@ func (d *Dashboard) lastAudits(ctx context.Context) (last, compared *AuditReport
 		}
 	}
 	last, compared = found[0], found[1]
-	if last != nil && last.Compared() {
-		compared = nil
+	if last != nil && compared != nil && last.At.Equal(compared.At) && last.Compared() {
+		last, compared = compared, nil // with what was done about it
 	}
 	return last, compared, nil
 }
@@ -241,6 +322,41 @@ func (d *Dashboard) auditPage(w http.ResponseWriter, r *http.Request) {
 		body.Report.Differences = body.Report.Differences[body.From:body.To]
 	}
 	d.show(w, r, http.StatusOK, "audit", "Audit", "/audit", body)
+}
+
+// auditDealt notes what became of what a comparison has found.
+func (d *Dashboard) auditDealt(w http.ResponseWriter, r *http.Request) {
+	who, reason := access.From(r.Context()), strings.TrimSpace(r.PostFormValue("reason"))
+	wrong := func(status int, what, next string) {
+		d.trouble(w, r, status, trouble{What: what, Next: next + " Nothing was noted.", Link: "/audit", Words: "Audit"})
+	}
+	if reason == "" {
+		wrong(http.StatusBadRequest, "There is no reason", "Say what became of it: it is kept under your name.")
+		return
+	}
+	ctx := context.WithoutCancel(r.Context())
+	var compared AuditReport
+	found, err := d.last(ctx, comparisonName, &compared)
+	switch {
+	case err != nil:
+		d.away(w, r, err)
+		return
+	case !found || !compared.Bad() || strconv.FormatInt(compared.At.UnixMicro(), 10) != r.PostFormValue("at"):
+		wrong(http.StatusConflict, "There is another comparison now", "Look at it again.")
+		return
+	}
+	text := fmt.Sprintf("the comparison of %s: %s", compared.At.UTC().Format(time.RFC3339), reason)
+	if err := d.o.Store.Note(ctx, zabor.Key{Scope: d.o.Scope}, zabor.Note{Kind: comparisonDealt, By: who.Name, Text: text}); err != nil {
+		d.away(w, r, err)
+		return
+	}
+	compared.Dealt = &Dealt{By: who.Name, At: time.Now().UTC(), Reason: reason}
+	if err := keep(ctx, d.o.Store, d.o.Scope, comparisonName, compared); err != nil {
+		d.away(w, r, err)
+		return
+	}
+	d.o.Log.Info("a comparison was dealt with on the dashboard", "by", who.Name, "reason", reason)
+	http.Redirect(w, r, "/audit", http.StatusSeeOther)
 }
 
 type doctorBody struct {

@@ -473,6 +473,68 @@ func TestReports(t *testing.T) {
 	o.sees(200, "/doctor", "ZB101", "config/queue.php:7", "300 findings and 100 more", "write 90", "/doctor?from=30")
 }
 
+// What a comparison has found is not undone by one that looks at less; one that looks
+// at as much does it, or a person who says what became of it.
+func TestAComparisonStands(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t, nil)
+	long, short := time.Now().Add(-48*time.Hour).UTC(), time.Now().Add(-time.Hour).UTC()
+	twice := func(reference string) AuditReport {
+		return AuditReport{Total: audit.Total{DoubleCharged: 1, Bad: 1, Differences: map[audit.Kind]int64{audit.ChargedTwice: 1}},
+			Differences: []audit.Difference{{Kind: audit.ChargedTwice, Severity: audit.Critical, Key: zabor.Key{Order: "1", Step: "charge"}, Reference: reference}}}
+	}
+	keep := func(r AuditReport, from time.Time, lists ...string) {
+		t.Helper()
+		r.At, r.From, r.Lists, r.Exports = time.Now().UTC(), from, lists, len(lists)
+		if err := KeepAudit(t.Context(), o.store, "", r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	red := func(what string, more ...string) {
+		t.Helper()
+		o.sees(200, "/", append([]string{`class="hero unequal"`, "Charged twice"}, more...)...)
+		o.sees(200, "/audit?of=comparison", "pi_twice", "It is dealt with")
+		if t.Failed() {
+			t.Fatalf("after %s", what)
+		}
+	}
+	keep(twice("pi_twice"), long, "stripe", "adyen")
+	red("a bad one", "1 charge too much")
+	keep(AuditReport{}, short, "stripe", "adyen")
+	red("a good one of the last hour")
+	keep(AuditReport{}, long.Add(-time.Hour), "stripe")
+	red("a good one of one list of two")
+	keep(twice("pi_again"), short, "stripe")
+	red("another bad one", "2 charges too much")
+	o.sees(200, "/audit?of=comparison", "pi_again")
+	keep(twice("pi_again"), short, "stripe")
+	red("the same again", "2 charges too much")
+	keep(AuditReport{}, long, "adyen", "stripe")
+	o.sees(200, "/", "!unequal", "!Charged twice")
+
+	keep(twice("pi_twice"), time.Time{}, "stripe")
+	keep(AuditReport{}, long, "stripe")
+	red("a good one that does not go back to the beginning")
+	_, page := o.ask(http.MethodGet, "/audit?of=comparison", nil)
+	_, rest, _ := strings.Cut(page, `name="at" value="`)
+	at, _, _ := strings.Cut(rest, `"`)
+	for want, form := range map[string]url.Values{"There is no reason": {"at": {at}}, "another comparison now": {"at": {"1"}, "reason": {"x"}}} {
+		if code, body := o.ask(http.MethodPost, "/audit/dealt", form); code < 400 || !strings.Contains(body, want) {
+			t.Errorf("status %d, want %s", code, want)
+		}
+	}
+	red("forms that are not whole")
+	o.ask(http.MethodPost, "/audit/dealt", url.Values{"at": {at}, "reason": {"pi_twice refunded, re_9"}})
+	o.sees(200, "/", "!unequal", "!Charged twice")
+	o.sees(200, "/audit", "It was dealt with by local", "pi_twice refunded, re_9")
+	notes, err := o.store.Notes(t.Context(), zabor.Key{})
+	if err != nil || len(notes) != 1 || notes[0].By != "local" || !strings.Contains(notes[0].Text, "re_9") {
+		t.Errorf("noted %+v, %v", notes, err)
+	}
+	keep(twice("pi_twice"), short, "stripe")
+	red("it was found again")
+}
+
 // The headline is as bad as the rows, and as what an audit has found beside them. A
 // comparison with a provider's list counts until there is a newer one.
 func TestTheHeadline(t *testing.T) {
@@ -497,7 +559,7 @@ func TestTheHeadline(t *testing.T) {
 	o.sees(200, "/", bad...)
 	keep(AuditReport{Total: good}) // «Audit now» saw no list
 	o.sees(200, "/", append(bad, "/audit?of=comparison", "Audited from the rows and queues alone")...)
-	o.sees(200, "/audit", "No differences", "holds until there is a newer comparison", "/audit?of=comparison", "!pi_2")
+	o.sees(200, "/audit", "No differences", "It stands until a comparison that looks at least as far back", "/audit?of=comparison", "!pi_2")
 	o.sees(200, "/audit?of=comparison", "charged-twice", "pi_2")
 	keep(AuditReport{Total: audit.Total{ProviderSuccesses: 1, UniqueRows: 1, Empty: []string{"stripe.csv"}}, Exports: 1}) // an empty list
 	o.sees(200, "/", bad...)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -417,7 +418,18 @@ func (o *office) audit(ctx context.Context) error {
 
 // publish keeps what an audit has found for the dashboard.
 func (a *auditor) publish(ctx context.Context, ledger *audit.Ledger, total audit.Total, by string) error {
-	report := dashboard.AuditReport{At: time.Now().UTC(), By: by, Total: total, Exports: len(a.exports) + len(a.lists)}
+	report := dashboard.AuditReport{At: time.Now().UTC(), By: by, Total: total, Exports: len(a.exports) + len(a.lists), From: a.since}
+	for _, one := range a.lists {
+		report.Lists = append(report.Lists, one.Name())
+	}
+	for _, e := range a.exports {
+		// An export has what it has, however far back it was asked for.
+		if report.Lists = append(report.Lists, cmp.Or(e.Provider, "an export")); total.First.After(report.From) {
+			report.From = total.First
+		} else if total.First.IsZero() {
+			report.From = report.At
+		}
+	}
 	for d, err := range ledger.Differences(ctx) {
 		if err != nil {
 			return err
