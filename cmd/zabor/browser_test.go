@@ -23,7 +23,8 @@ import (
 // chromium is the one browser of all tests, started by the first that needs it.
 // It ends with this process.
 var chromium = sync.OnceValues(func() (context.Context, error) {
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath("chromium"), chromedp.WindowSize(1280, 900), chromedp.WSURLReadTimeout(limit))
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath("chromium"), chromedp.WindowSize(1280, 900), chromedp.WSURLReadTimeout(limit),
+		chromedp.Flag("disable-gpu", true)) // a processor that plays one is slower than a processor
 	if os.Getuid() == 0 {
 		options = append(options, chromedp.NoSandbox)
 	}

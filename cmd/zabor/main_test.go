@@ -217,7 +217,7 @@ func contextWithLimit() (context.Context, context.CancelFunc) {
 // eventually waits until cond holds.
 func eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
+	tick := time.NewTicker(30 * time.Millisecond) // many tests ask at once
 	defer tick.Stop()
 	for end := time.Now().Add(limit); !cond(); <-tick.C {
 		if time.Now().After(end) {

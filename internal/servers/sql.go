@@ -177,7 +177,9 @@ func startPostgres() (*Server, error) {
 		// process by now.
 		os.Remove(data + "/postmaster.pid")
 		return runAs(exec.Command(postgres, "-D", data, "-p", strconv.Itoa(s.Port), "-h", "127.0.0.1",
-			"-k", s.Dir, "-c", "max_connections=400", "-c", "shared_buffers=256MB", "-c", "dynamic_shared_memory_type=mmap"), as)
+			"-k", s.Dir, "-c", "max_connections=400", "-c", "shared_buffers=256MB", "-c", "dynamic_shared_memory_type=mmap",
+			// Every minute, as by default, would be a process each second for hundreds of databases.
+			"-c", "autovacuum_naptime=10min"), as)
 	}
 	s.ready = func() error { return pingSQL("pgx", postgresURL(s, "postgres")) }
 	return s, s.Start()
