@@ -370,11 +370,11 @@ func (i *importer) add(ctx context.Context, v *inventory, m *worker.Message, pla
 // addFresh counts m, which nobody seems to have had, if a payment explains its order:
 // a retry of PHP's makes what has failed look so.
 func (i *importer) addFresh(ctx context.Context, v *inventory, s *step.Step, m *worker.Message) error {
-	if i.paid == nil || m.Err != nil {
+	if i.paid == nil {
 		return nil
 	}
 	k, err := s.Key(m.Message)
-	if err != nil {
+	if errors.Join(m.Err, err) != nil {
 		return nil //nolint:nilerr // without a key no payment explains it, and a worker parks it
 	}
 	paid, err := i.paid.ledger.Knows(ctx, k)

@@ -205,6 +205,7 @@ func (c *peekCommand) queues(p *program, k *peeker, list []queue, out *peekOutpu
 			if err != nil {
 				return err
 			}
+			one.ID = m.id // that which "zabor failed" takes
 			if err := out.message(one); err != nil {
 				return err
 			}
