@@ -166,6 +166,14 @@ func kind(name string) (code, number bool) {
 	return false, slices.Contains(numbers[:], last)
 }
 
+// Within is the name of the property of that name within what is called name, as far
+// as [Field] and [Told] look at one: however deep it is, it does not get longer.
+func Within(name, property string) string {
+	const most = 128 // bytes, above all names that mean something
+	name = name[max(0, len(name)-most):]
+	return name + "." + property[max(0, len(property)-most):]
+}
+
 // lastWord is the last of the names of which name is made, without the signs between
 // its words, and what stands before it.
 func lastWord(name string) (within, last string) {

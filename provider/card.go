@@ -164,7 +164,7 @@ func maskValue(name string, v any) (masked any, found bool) {
 	case map[string]any:
 		rest := v
 		for property, value := range v {
-			if value, holds := maskValue(name+"."+property, value); holds {
+			if value, holds := maskValue(card.Within(name, property), value); holds {
 				if !found {
 					rest, found = maps.Clone(v), true
 				}
@@ -208,7 +208,7 @@ func told(name string, v any) bool {
 		return slices.ContainsFunc(v, func(one any) bool { return told(name, one) })
 	case map[string]any:
 		for property, value := range v {
-			if told(name+"."+property, value) {
+			if told(card.Within(name, property), value) {
 				return true
 			}
 		}

@@ -199,6 +199,7 @@ func withoutField(body []byte, name string) (rest []byte, value string, err erro
 		return nil, "", errors.New("the body is no JSON object")
 	}
 	rest = []byte("{")
+	there := false
 	for d.More() {
 		before := d.InputOffset()
 		token, err := d.Token()
@@ -210,6 +211,10 @@ func withoutField(body []byte, name string) (rest []byte, value string, err erro
 			return nil, "", err
 		}
 		if token == name {
+			if there {
+				return nil, "", fmt.Errorf("%s is there twice", name)
+			}
+			there = true
 			if err := json.Unmarshal(raw, &value); err != nil {
 				return nil, "", fmt.Errorf("%s is no text", name)
 			}
@@ -250,6 +255,12 @@ func (p *Provider) Money(r Opened) zabor.Money {
 	return m
 }
 
+// mostNested is how deep what a field of a form is called may lead, to be looked at:
+// deeper than a profile's pointers.
+const mostNested = 32
+
+var brackets = strings.NewReplacer("[", "\x00", "]", "")
+
 // values are the body as a JSON document; nil: it is none. Of a form, a[b] is
 // property b of a.
 func (r Opened) values() any {
@@ -266,8 +277,11 @@ func (r Opened) values() any {
 	}
 	document := map[string]any{}
 	for name, values := range form {
+		if strings.Count(name, "[") > mostNested {
+			continue
+		}
 		at := document
-		path := strings.Split(strings.NewReplacer("[", "\x00", "]", "").Replace(name), "\x00")
+		path := strings.Split(brackets.Replace(name), "\x00")
 		for _, part := range path[:len(path)-1] {
 			inner, ok := at[part].(map[string]any)
 			if !ok {

@@ -94,9 +94,15 @@ func (r Request) validate() error {
 	if len(r.Body) > 0 && r.ContentType == "" {
 		return errors.New("a body without a content type")
 	}
+	if !utf8.ValidString(r.ContentType) {
+		return errors.New("the content type is not UTF-8, and could not be kept as it stands")
+	}
 	for _, field := range r.Header {
 		if err := checkField(field.Name, field.Value); err != nil {
 			return err
+		}
+		if !utf8.ValidString(field.Value) {
+			return fmt.Errorf("the value of %s is not UTF-8, and could not be kept as it stands", field.Name)
 		}
 	}
 	return CheckPath(r.Path)

@@ -22,6 +22,7 @@ import (
 	"zabor/provider"
 	"zabor/proxy"
 	"zabor/sandbox"
+	"zabor/step"
 )
 
 // pipes is a listener whose connections are pipes in memory.
@@ -279,6 +280,38 @@ func TestPassedAnswersAreNotHeld(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What a body is made of costs no more than its length: neither depth nor the names
+// in it. It looks at all that is allocated, as above at what is held.
+func TestDeepBodiesAreCheap(t *testing.T) {
+	const deep = 9000
+	one, err := provider.New("acquirer", sandbox.Profile("http://127.0.0.1:1", time.Second), provider.Options{Keep: provider.Keep{Body: 1 << 20}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects := strings.Repeat(`{"abcde":`, deep) + "1" + strings.Repeat("}", deep)
+	for _, tt := range []struct{ name, kind, body string }{
+		{"objects", "application/json", objects},
+		{"lists", "application/json", strings.Repeat("[", deep) + strings.Repeat("]", deep)},
+		{"a field's name", "application/x-www-form-urlencoded", "a" + strings.Repeat("[", len(objects)) + "=1"},
+		{"many fields", "application/x-www-form-urlencoded", strings.Repeat("a[b]=1&", len(objects)/7)},
+	} {
+		before := allocated()
+		r := provider.Request{Method: "POST", Path: "/payments", ContentType: tt.kind, Body: []byte(tt.body)}.Open()
+		step.Print("acquirer", "acct", r, nil)
+		one.Money(r)
+		one.Judge(provider.Reply{Status: 201, Body: []byte(tt.body)}, zabor.Row{})
+		if got, most := allocated()-before, uint64(32<<20); got > most {
+			t.Errorf("%s: %d bytes are allocated for a body of %d, at most %d", tt.name, got, len(tt.body), most)
+		}
+	}
+}
+
+func allocated() uint64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.TotalAlloc
 }
 
 // holders are callers, each of which holds a place: of its body, which has so many

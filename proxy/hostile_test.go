@@ -48,6 +48,8 @@ func TestHostileRequests(t *testing.T) {
 		{"a trailer", line + chunked + "2f\r\n" + charge + "\r\n0\r\nZabor-Order: 2\r\n\r\n", 400},
 		{"too large a body in chunks", line + chunked + "10001\r\n" + strings.Repeat("x", 0x10001) + "\r\n0\r\n\r\n", 413},
 		{"too many chunks", line + chunked + strings.Repeat("1\r\nx\r\n", 1<<16+1) + "0\r\n\r\n", 413},
+		{"a field that is not UTF-8", line + good + "X-Shop: caf\xe9\r\n\r\n" + charge, 400},
+		{"a type that is not UTF-8", line + host + key + "Content-Type: text/caf\xe9\r\n" + length + "\r\n" + charge, 400},
 		{"chunked, disguised", line + good + "Transfer-Encoding : chunked\r\n\r\n" + charge, 400},
 		{"chunked, in another case", line + good + "transfer-ENCODING:\tchunked\r\n\r\n" + charge, 400},
 		{"the length twice, equal", line + good + length + "\r\n" + charge, 400},

@@ -147,6 +147,7 @@ func TestKeyInTheBody(t *testing.T) {
 	}
 	d.do("POST", "/acquirer/a", `{"idempotency_key":"zabor:1001:charge","x" : "a,b","amount":1999,"currency":"EUR" }`).says(t, 200, "", "settled")
 	d.do("POST", "/acquirer/a", `{"idempotency_key":"random","amount":1999,"currency":"EUR"}`).says(t, 400, "invalid", "")
+	d.do("POST", "/acquirer/a", `{"idempotency_key":"zabor:1001:charge","amount":1999,"idempotency_key":"zabor:1002:charge"}`).says(t, 400, "invalid", "")
 	// Where no key is wanted none is looked for.
 	for _, body := range []string{"", "a=b", `[1]`} {
 		d.do("DELETE", "/acquirer/cards/1", body).says(t, 200, "", "")
