@@ -66,9 +66,9 @@ var ErrRefused = errors.New("refused")
 // for Decline, which forbids the call then; [ErrStale] when the row has changed
 // since it was looked at; [ErrRefused] when the row does not allow it.
 //
-// A release gives the row one more attempt, under the same provider key; that of
-// a declined row is the wanted new attempt, and the only thing that raises the
-// generation.
+// A release gives the row one more attempt, under the same provider key and for the
+// same request; that of a row which the provider declined is the wanted new attempt,
+// of any request, and the only thing that raises the generation.
 func (f *Fence) Decide(ctx context.Context, d Decision) (Row, error) {
 	if d.By == "" || d.Reason == "" {
 		return Row{}, fmt.Errorf("%w: a decision needs who made it and why", ErrRefused)
@@ -143,13 +143,18 @@ func decide(row Row, d Decision) (Row, error) {
 		case Released:
 			return refuse("it is free already; its message is called when it is delivered")
 		case Declined:
-			// A stored no answers for the old key: the new attempt has another,
-			// and takes the request as it comes.
 			if row.Basis == ByPerson && row.Attempts() > 0 { // no answer of the provider's
 				if err := provenNotDone(row, d); err != nil {
 					return row, err
 				}
+				if row.Reference == "" {
+					// Nor is there anything of it at the provider: the old key is what
+					// stops a request that turns up after all.
+					return next, nil
+				}
 			}
+			// A stored no answers for the old key: the new attempt has another,
+			// and takes the request as it comes.
 			next.Generation++
 			next.Message, next.Fingerprint, next.Fields, next.Prepared, next.PrepareKey, next.Reference = "", "", "", "", "", ""
 			return next, nil

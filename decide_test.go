@@ -187,7 +187,12 @@ func TestForbid(t *testing.T) {
 func TestReleaseOfWhatAPersonDeclined(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *sqlstore.Store) {
 		w := newWorld(t, s)
-		k := w.doubtful("1001")
+		e := effect("1001")
+		e.ReplayFor = 24 * time.Hour
+		k := e.Key
+		if _, err := w.fence.Do(t.Context(), e, w.answers(zabor.Outcome{})); !errors.Is(err, zabor.ErrInDoubt) {
+			t.Fatal(err)
+		}
 		if _, err := w.decide(zabor.Decision{Key: k, Seen: w.row(k).Claim, Action: zabor.Decline}); err != nil {
 			t.Fatal(err)
 		}
@@ -202,8 +207,52 @@ func TestReleaseOfWhatAPersonDeclined(t *testing.T) {
 			t.Errorf("while the first request may be on its way: %v", err)
 		}
 		w.shift(k, -time.Hour)
-		if err := release(true); err != nil || w.row(k).Generation != 2 {
-			t.Errorf("%v, generation %d", err, w.row(k).Generation)
+		was := w.row(k)
+		if err := release(true); err != nil {
+			t.Fatal(err)
+		}
+		if was.ReplayUntil.IsZero() {
+			t.Fatal("nothing may be sent again: this shows nothing of the time in which it may")
+		}
+		if row := w.row(k); row.State != zabor.Released || row.Generation != 1 || row.ProviderKey != was.ProviderKey || row.Fingerprint != was.Fingerprint {
+			t.Errorf("%s of generation %d under the key %q for %q, want released, 1, %q, %q", row.State, row.Generation, row.ProviderKey, row.Fingerprint, was.ProviderKey, was.Fingerprint)
+		}
+		calls := 0
+		row, err := w.fence.Do(t.Context(), e, func(_ context.Context, row zabor.Row) zabor.Outcome {
+			calls++
+			if row.ProviderKey != was.ProviderKey {
+				t.Errorf("called under the key %q, want that of the first request, %q", row.ProviderKey, was.ProviderKey)
+			}
+			return done
+		})
+		if err != nil || calls != 1 || row.State != zabor.Settled {
+			t.Errorf("%v after %d calls: %s, want settled after 1", err, calls, row.State)
+		}
+		if is := w.row(k).ReplayUntil; !is.Equal(was.ReplayUntil) {
+			t.Errorf("the same request may be sent again until %s, want as before, %s: the provider's key counts from its first use", is, was.ReplayUntil)
+		}
+	})
+}
+
+// What the provider still knows by a reference, and a person saw to have come to
+// nothing, cannot turn up once more: the new attempt has a key of its own.
+func TestReleaseOfAPendingRowThatAPersonDeclined(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *sqlstore.Store) {
+		w := newWorld(t, s)
+		e := effect("1001")
+		if _, err := w.fence.Do(t.Context(), e, w.answers(zabor.Outcome{Verdict: zabor.Begun, Reference: "pay_1"})); err != nil {
+			t.Fatal(err)
+		}
+		was := w.row(e.Key)
+		if _, err := w.decide(zabor.Decision{Key: e.Key, Seen: was.Claim, Action: zabor.Decline}); err != nil {
+			t.Fatal(err)
+		}
+		w.shift(e.Key, -time.Hour)
+		if _, err := w.decide(zabor.Decision{Key: e.Key, Seen: w.row(e.Key).Claim, Action: zabor.Release, CheckedProvider: true}); err != nil {
+			t.Fatal(err)
+		}
+		if row := w.row(e.Key); row.Generation != 2 || row.Fingerprint != "" || row.Reference != "" {
+			t.Errorf("generation %d for %q with the reference %q, want 2, any request, none", row.Generation, row.Fingerprint, row.Reference)
 		}
 	})
 }

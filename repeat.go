@@ -100,7 +100,7 @@ func (f *Fence) recapture(row Row, e Effect) (Row, Write, error) {
 		// It may be on its way, and what is made anew may be other bytes.
 		return row, w, &Error{Key: row.Key, Row: row, Err: ErrReleased, Reason: "the request that was kept cannot be read, and no other may go under its key: " + row.Sealed.Why + "; nothing was sent"}
 	}
-	if row.Request == nil || row.Captures == 0 { // the first capture of a generation
+	if row.Fingerprint == "" || row.Captures == 0 { // the first capture of a generation, whose key the provider does not know
 		w.ReplayFor = e.replayFor()
 	}
 	if row.Fingerprint != e.Fingerprint || row.Request == nil || e.Unkept {

@@ -39,6 +39,10 @@ type Resolver struct {
 	// Scope is the installation whose rows are resolved, see [Key.In]; empty: all rows.
 	// Those of another one are for its own resolver, which has its credentials.
 	Scope string
+	// Of reports whether the rows of a provider are resolved here; nil: those of
+	// all. A round waits for each provider that it asks: one that hangs delays the
+	// rows of the others, unless each has a resolver of its own.
+	Of func(provider string) bool
 
 	// Every is the pause between two rounds. Zero: a second.
 	Every time.Duration
@@ -160,8 +164,13 @@ func (r *Resolver) Round(ctx context.Context) error {
 	return err
 }
 
-// pages does what is to be done with every row of Scope that list lists, and joins
-// the errors.
+// mine reports whether row is resolved here.
+func (r *Resolver) mine(row Row) bool {
+	return row.In(r.Scope) && (r.Of == nil || r.Of(row.Provider))
+}
+
+// pages does what is to be done with every row that list lists and that is resolved
+// here, and joins the errors.
 func (r *Resolver) pages(ctx context.Context, do func(context.Context, []Row) error, list func(after Key, limit int) ([]Row, error)) error {
 	const page = 100
 	var errs []error
@@ -175,7 +184,7 @@ func (r *Resolver) pages(ctx context.Context, do func(context.Context, []Row) er
 		if !last {
 			after = rows[len(rows)-1].Key
 		}
-		errs = append(errs, do(ctx, slices.DeleteFunc(rows, func(row Row) bool { return !row.In(r.Scope) })))
+		errs = append(errs, do(ctx, slices.DeleteFunc(rows, func(row Row) bool { return !r.mine(row) })))
 		if last {
 			break
 		}

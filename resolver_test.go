@@ -277,6 +277,54 @@ func TestAResolverLooksAtItsOwnRows(t *testing.T) {
 	})
 }
 
+// A provider that hangs delays nobody else's rows, where each provider has a resolver of
+// its own.
+func TestAProviderThatHangsDelaysItsOwnRows(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *sqlstore.Store) {
+		w := newWorld(t, s)
+		rows := map[string]zabor.Key{}
+		for _, provider := range []string{"hangs", "answers"} {
+			e := effect("of " + provider)
+			e.Provider = provider
+			if _, err := w.fence.Do(t.Context(), e, w.answers(zabor.Outcome{})); !errors.Is(err, zabor.ErrInDoubt) {
+				t.Fatal(err)
+			}
+			rows[provider] = e.Key
+		}
+		hanging, let, over := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+		of := func(provider string) *resolving {
+			r := w.resolver()
+			r.Of = func(name string) bool { return name == provider }
+			r.finds["of hangs"], r.finds["of answers"] = zabor.Finding{Outcome: done}, zabor.Finding{Outcome: done}
+			return r
+		}
+		slow := of("hangs")
+		find := slow.Lookup
+		slow.Lookup = func(ctx context.Context, row zabor.Row) (zabor.Finding, error) {
+			close(hanging)
+			<-let
+			return find(ctx, row)
+		}
+		go func() { over <- slow.Round(t.Context()) }()
+		<-hanging
+		quick := of("answers")
+		quick.after(watchTime)
+		if row := w.row(rows["answers"]); row.State != zabor.Settled {
+			t.Errorf("beside a provider that hangs %s is %s, want settled", row.Key, row.State)
+		}
+		if row := w.row(rows["hangs"]); row.State != zabor.Doubt || quick.lookups != 1 {
+			t.Errorf("%s is %s after %d look-ups by the other's resolver, want doubt, 1", row.Key, row.State, quick.lookups)
+		}
+		close(let)
+		if err := <-over; err != nil {
+			t.Fatal(err)
+		}
+		if row := w.row(rows["hangs"]); row.State != zabor.Settled {
+			t.Errorf("%s is %s in the end, want settled", row.Key, row.State)
+		}
+	})
+}
+
 // Look-ups leave no trace in the row: they take no lease.
 func TestLookupsDoNotMoveTheRow(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *sqlstore.Store) {

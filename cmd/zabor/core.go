@@ -91,10 +91,27 @@ func (p *program) resolve(ctx context.Context, c *core) {
 	var wg sync.WaitGroup
 	wg.Go(func() { p.replay(ctx, c.fence) })
 	wg.Go(func() { p.endAnswers(ctx, c.store, c.file.Scope, c.file.KeepAnswers) })
-	wg.Go(func() {
-		c.resolver.Run(ctx, func(err error) { p.log.Warn("cannot resolve", "error", err) })
-	})
+	for _, r := range c.resolvers() {
+		wg.Go(func() {
+			r.Run(ctx, func(err error) { p.log.Warn("cannot resolve", "error", err) })
+		})
+	}
 	wg.Wait()
+}
+
+// resolvers is one for each provider, so that one that hangs delays nobody else's
+// rows, and one for rows whose provider is not in the configuration any more.
+func (c *core) resolvers() []*zabor.Resolver {
+	of := func(mine func(string) bool) *zabor.Resolver {
+		r := *c.resolver
+		r.Of = mine
+		return &r
+	}
+	all := []*zabor.Resolver{of(func(name string) bool { return c.providers[name] == nil })}
+	for provider := range c.providers {
+		all = append(all, of(func(name string) bool { return name == provider }))
+	}
+	return all
 }
 
 // replay saves what comes into the journal while the program runs.
