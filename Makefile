@@ -9,7 +9,7 @@ FUZZTIME ?= 10m
 BENCH    ?= .
 # SQLite is C translated to Go, whose locks the race detector cannot see: it stays out of there, which takes two thirds of the tests' CPU away.
 # No more than that one package: generic code of another would be linked in place of everybody's.
-# Packages wait for leases and servers more than they compute: four at a time, however few processors there are.
+# Packages wait for leases and servers more than they compute: three at a time, however few processors there are.
 RACE     := -race -gcflags=modernc.org/sqlite/lib=-race=false
 TOOL     := $(GO) tool -modfile=tools/go.mod
 
@@ -24,7 +24,7 @@ dist: ## dist/: tarballs and Debian packages for amd64 and arm64, with checksums
 
 test: ## all tests, with the race detector, on real servers, in ten minutes; installs them where they are missing
 	@scripts/install-test-packages.sh
-	@CGO_ENABLED=1 ZABOR_TEST_REQUIRE=1 $(GO) test $(RACE) -p 4 -timeout 20m ./...
+	@CGO_ENABLED=1 ZABOR_TEST_REQUIRE=1 $(GO) test $(RACE) -p 3 -timeout 20m ./...
 
 model: ## the protocol's model and its mutants; one to two minutes
 	@scripts/install-test-packages.sh
