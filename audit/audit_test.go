@@ -603,6 +603,69 @@ func TestOneInstallation(t *testing.T) {
 	}
 }
 
+// Two installations number their orders alike. That an order of the same number is
+// the other one's says nothing of whose a success is, unless both are known to have
+// one account.
+func TestAnotherAccount(t *testing.T) {
+	t.Parallel()
+	of := func(scope, order, provider string) zabor.Row {
+		row := settled(order)
+		row.Scope, row.Provider, row.Reference, row.ProviderKey = scope, provider, "pay of "+scope+order, "key of "+scope+order
+		return row
+	}
+	charge := func(provider, order, reference string) Success {
+		one := success(order)
+		one.Provider, one.Reference, one.Key = provider, reference, ""
+		return one
+	}
+	rows := []zabor.Row{
+		of("shop", "1", "stripe"), of("shop/7", "2", "adyen"),
+		of("shop-2", "1500", "stripe"), of("shop-2/7", "1501", "stripe"), of("shop-2", "1502", "adyen"), of("shop-3", "1503", "stripe"), of("shop-2", "9", ""),
+	}
+	twice := func(provider, order string) []Success {
+		return []Success{charge(provider, order, order+" a"), charge(provider, order, order+" b")}
+	}
+	byKey := charge("stripe", "", "some reference")
+	byKey.Key = "key of shop-21500"
+	missing := func(order string) []string {
+		return []string{"charged-twice " + order, "success-without-row " + order, "success-without-row " + order}
+	}
+	for _, c := range []struct {
+		name   string
+		proof  []Success
+		order  string
+		listed string
+		want   []string
+	}{
+		{"no proof", nil, "1500", "stripe", missing("1500")},
+		{"no proof, in a tenant", nil, "1501", "stripe", missing("1501")},
+		{"no proof, of an export without a name", nil, "1500", "", missing("1500")},
+		{"no proof, and a row without a provider", nil, "9", "stripe", missing("9")},
+		{"one of the own orders", []Success{charge("stripe", "1", "pay of shop1")}, "1500", "stripe", missing("1500")},
+		{"of the other provider", []Success{charge("adyen", "1502", "pay of shop-21502")}, "1500", "stripe", missing("1500")},
+		{"of the other provider, without a name", []Success{charge("", "1502", "pay of shop-21502")}, "1500", "", missing("1500")},
+		{"of a third installation", []Success{charge("stripe", "1503", "pay of shop-31503")}, "1500", "stripe", missing("1500")},
+		{"by reference", []Success{charge("stripe", "1501", "pay of shop-2/71501")}, "1500", "stripe", nil},
+		{"by reference, to a tenant", []Success{charge("stripe", "1500", "pay of shop-21500")}, "1501", "stripe", nil},
+		{"by reference, without a name", []Success{charge("", "1501", "pay of shop-2/71501")}, "1500", "", nil},
+		{"by reference, and a row without a provider", []Success{charge("stripe", "1500", "pay of shop-21500")}, "9", "stripe", nil},
+		{"by key", []Success{byKey}, "1501", "stripe", nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := &world{scope: "shop", rows: rows, successes: append(c.proof, twice(c.listed, c.order)...)}
+			total, found := w.audit(t)
+			found = slices.DeleteFunc(found, func(d Difference) bool { return d.Kind == RowWithoutSuccess })
+			if got := lines(found); !slices.Equal(got, c.want) {
+				t.Errorf("found %q, want %q", got, c.want)
+			}
+			if want := int64(min(len(c.want), 1)); total.DoubleCharged != want {
+				t.Errorf("%d charged too often, want %d", total.DoubleCharged, want)
+			}
+		})
+	}
+}
+
 // What is in no list of a provider's is not missing there; a step of a name that
 // only begins alike is.
 func TestUnlisted(t *testing.T) {

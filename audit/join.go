@@ -9,7 +9,9 @@ import (
 
 // Join finds the row of each success. A success belongs to the row that has its
 // reference; else to the row whose provider key it came with; else to the one row
-// of its order and step, or of those the one with its amount.
+// of its order and step, or of those the one with its amount. By its order it belongs
+// to a row of another installation only where both are known to have one account: each
+// may number its orders from 1 on.
 func (l *Ledger) Join(ctx context.Context) error {
 	var others bool
 	if err := l.db.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM fences WHERE id < 0)").Scan(&others); err != nil {
@@ -61,6 +63,7 @@ func matching(others bool) (queries []string) {
 			queries = append(queries, match(table, m.how, m.on, m.where))
 		}
 	}
+	queries = append(queries, "DROP TABLE IF EXISTS accounts", sharedAccounts)
 	for _, table := range tables {
 		queries = append(queries, matchOrder(table, ""), matchOrder(table, " AND f.amount = s.amount AND f.currency = s.currency"))
 	}
@@ -74,10 +77,21 @@ func match(table, how, on, where string) string {
 		" AND (s.provider = '' OR f.provider = s.provider) WHERE " + unmatched + where
 }
 
+// installation is whose a row f is, as far as its scope says: "shop" of "shop/7".
+const installation = "CASE instr(f.scope, x'2f') WHEN 0 THEN f.scope ELSE substr(f.scope, 1, instr(f.scope, x'2f') - 1) END"
+
+// sharedAccounts are the accounts that another installation has too: of their
+// successes, one at least names a row of that installation for certain.
+const sharedAccounts = "CREATE TABLE accounts AS SELECT DISTINCT s.provider AS listed, f.provider AS provider, " + installation + " AS installation" +
+	" FROM matches m JOIN fences f ON f.id = m.fence JOIN successes s ON s.id = m.success WHERE m.fence < 0"
+
+// mayBeOf are rows f that a success s may belong to by its order.
+const mayBeOf = "(f.id >= 0 OR EXISTS (SELECT 1 FROM accounts a WHERE a.listed = s.provider AND (f.provider = '' OR a.provider = f.provider) AND a.installation = " + installation + "))"
+
 // matchOrder joins by order and step, where that is one row.
 func matchOrder(table, and string) string {
 	on := " FROM successes s CROSS JOIN " + table + " f ON f.order_id = s.order_id AND (s.step IS NULL OR f.step = s.step)" +
-		" AND (s.scope IS NULL OR f.scope = s.scope) AND (s.provider = '' OR f.provider = s.provider OR f.provider = '')"
+		" AND (s.scope IS NULL OR f.scope = s.scope) AND (s.provider = '' OR f.provider = s.provider OR f.provider = '') AND " + mayBeOf
 	return "INSERT INTO matches SELECT s.id, MIN(f.id), 'order'" + on + and +
 		" WHERE s.order_id IS NOT NULL AND " + unmatched + " GROUP BY s.id HAVING COUNT(*) = 1"
 }
