@@ -42,7 +42,10 @@ func (p *program) giveUp(file *config.Config, store *sqlstore.Store, names []str
 		"leave PHP's workers stopped, or their handler without its call, until \"zabor worker --drain\" ends with 0, or each of these is decided and this command ends with 0")
 }
 
-// leftQueued lists the messages on the queues whose keys have a row.
+// leftQueued lists the messages on the queues whose keys have a row, or none although a
+// worker has had them: those PHP may have died with in the call, and those that a worker
+// of zabor's has, or died with. A message that was put back before anybody began is
+// neither.
 func (p *program) leftQueued(file *config.Config, store *sqlstore.Store, list []queue) (n int, err error) {
 	f := failuresIn(file, store, list)
 	for _, q := range list {
@@ -58,11 +61,19 @@ func (p *program) leftQueued(file *config.Config, store *sqlstore.Store, list []
 			if err != nil {
 				return n, storeFailure(err)
 			}
-			if row == nil {
+			var state string
+			switch {
+			case row != nil:
+				state = "is " + string(row.State)
+			case m.DeliveredBefore:
+				state = "has no row, and another worker has had it"
+			case m.Holder != "":
+				state = fmt.Sprintf("has no row, and %s has it, or had it", printable(m.Holder))
+			default:
 				continue
 			}
 			if n++; n <= mostLeft {
-				fmt.Fprintf(p.stderr, "zabor: %s is %s, and its message is %s on queue %s\n", printable(key.String()), row.State, m.Place, q.Name())
+				fmt.Fprintf(p.stderr, "zabor: %s %s, and its message is %s on queue %s\n", printable(key.String()), state, m.Place, q.Name())
 			}
 		}
 	}
