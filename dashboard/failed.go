@@ -129,7 +129,8 @@ type Move struct {
 // Do notes m, then does it, and notes too where it could not be done: so that there is
 // nothing that somebody did and nobody knows of. The note is on the message's key, or
 // where it has none on the installation of that scope. An error of the first note is
-// [ErrNotNoted], and nothing was done.
+// [ErrNotNoted], and nothing was done. The note of what could not be done is made though
+// ctx has ended meanwhile, within leftTime.
 func (m Move) Do(ctx context.Context, store *sqlstore.Store, scope string, do func(context.Context) error) error {
 	key := zabor.Key{Scope: scope}
 	if m.Message.Key != nil {
@@ -153,10 +154,15 @@ func (m Move) Do(ctx context.Context, store *sqlstore.Store, scope string, do fu
 	err := do(ctx)
 	if err != nil {
 		note.Kind, note.Text = messageLeft, what+" was not moved, or not wholly: "+err.Error()
-		err = errors.Join(err, store.Note(ctx, key, note))
+		still, cancel := context.WithTimeout(context.WithoutCancel(ctx), leftTime)
+		defer cancel()
+		err = errors.Join(err, store.Note(still, key, note))
 	}
 	return err
 }
+
+// leftTime is how long the note of a message that was left may take.
+const leftTime = 10 * time.Second
 
 // ErrNotNoted says that it could not be noted who wants something, and that it was
 // not done.
