@@ -406,7 +406,7 @@ var (
 	orderName  = regexp.MustCompile(`(?i)order|invoice|booking`)
 	amountName = regexp.MustCompile(`(?i)amount|cents|total|price|sum`)
 	moneyName  = regexp.MustCompile(`(?i)^currency(code)?$`)
-	stepName   = regexp.MustCompile(`(?i)(refund|capture|payout|charge|pay)`)
+	notCharge  = regexp.MustCompile(`(?i)refund|capture|payout`)
 )
 
 // steps are comments: what is sent to a provider is for a person to write.
@@ -487,9 +487,10 @@ func (w *initWriter) steps() {
 	w.text.WriteString(steps.String())
 }
 
-// requestOf is the skeleton of a call: for a charge at Stripe, of its two steps.
+// requestOf is the skeleton of a call: for a charge at Stripe, of its two steps. Those
+// would make a new charge of any other step.
 func requestOf(provider, step string) string {
-	if provider == "stripe" && !strings.HasPrefix(step, "refund") {
+	if provider == "stripe" && strings.HasPrefix(step, stepCharge) {
 		return `#     prepare: {path: /v1/payment_intents, form: {amount: "{{minor}}", currency: "{{lower currency}}", customer: "{{.CUSTOMER}}", payment_method: "{{.METHOD}}", "metadata[zabor_key]": "{{provider_key}}"}}
 #     request: {path: "/v1/payment_intents/{{prepared}}/confirm", form: {off_session: "true"}}
 `
@@ -498,15 +499,16 @@ func requestOf(provider, step string) string {
 `
 }
 
+// stepCharge is the step of what init takes for a new payment.
+const stepCharge = "charge"
+
+// stepNameOf is what the class of a message says that it does; without a word of
+// another thing it charges.
 func stepNameOf(payment doctor.Payment) string {
-	if m := stepName.FindString(app.Short(payment.Message)); m != "" {
-		m = strings.ToLower(m)
-		if m == "pay" {
-			return "charge"
-		}
-		return m
+	if m := notCharge.FindString(app.Short(payment.Message)); m != "" {
+		return strings.ToLower(m)
 	}
-	return "charge"
+	return stepCharge
 }
 
 // bus names the other messages, which PHP goes on to handle.
