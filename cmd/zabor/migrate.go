@@ -27,6 +27,11 @@ func (c *migrateCommand) Run(p *program) error {
 		return err
 	}
 	defer store.Close()
+	if len(c.GiveUp) > 0 {
+		if err := knownQueues(file, "--give-up", c.GiveUp); err != nil {
+			return err
+		}
+	}
 	before, err := store.Migrated(p.ctx)
 	if err != nil {
 		return storeFailure(err)

@@ -85,7 +85,7 @@ func (c *workerCommand) Run(p *program) error {
 	if err != nil || !c.Drain {
 		return err
 	}
-	left, parked, err := p.leftOver(file, store, list, zabor.Held, zabor.Released)
+	left, parked, err := p.leftOver(file, store, list, "the queues are drained; \"zabor failed list\" shows the same error until it is mended", zabor.Held, zabor.Released)
 	switch {
 	case err != nil:
 		return err
@@ -113,19 +113,25 @@ func names(list []queue) (all []string) {
 
 // choose keeps only the queues that the flags name.
 func (c *workerCommand) choose(file *config.Config) error {
+	if err := knownQueues(file, "--queue", c.Queue); err != nil {
+		return err
+	}
+	if len(c.Queue) > 0 {
+		maps.DeleteFunc(file.Queues, func(name string, _ *config.Queue) bool { return !slices.Contains(c.Queue, name) })
+	}
+	return nil
+}
+
+// knownQueues demands that file has queues, and those that flag names.
+func knownQueues(file *config.Config, flag string, names []string) error {
 	if len(file.Queues) == 0 {
 		return usage(fmt.Errorf("%s: no queues are configured", file.Path), "write them under queues:")
 	}
-	if len(c.Queue) == 0 {
-		return nil
-	}
-	known := slices.Sorted(maps.Keys(file.Queues))
-	for _, name := range c.Queue {
+	for _, name := range names {
 		if file.Queues[name] == nil {
-			return usage(fmt.Errorf("--queue %s: no such queue in %s; there is %v", name, file.Path, known), "")
+			return usage(fmt.Errorf("%s %s: no such queue in %s; there is %v", flag, name, file.Path, slices.Sorted(maps.Keys(file.Queues))), "")
 		}
 	}
-	maps.DeleteFunc(file.Queues, func(name string, _ *config.Queue) bool { return !slices.Contains(c.Queue, name) })
 	return nil
 }
 
@@ -256,8 +262,9 @@ const mostLeft = 100
 
 // leftOver lists what is left for a person: rows in these states, and what lies in the
 // failure transports of the queues for other rows, or for none. PHP's own retry would
-// make the call of all of them.
-func (p *program) leftOver(file *config.Config, store *sqlstore.Store, list []queue, states ...zabor.State) (left, parked int, err error) {
+// make the call of all of them. unread is the hint where a failure transport cannot be
+// read: what was done until then.
+func (p *program) leftOver(file *config.Config, store *sqlstore.Store, list []queue, unread string, states ...zabor.State) (left, parked int, err error) {
 	filter := sqlstore.Filter{Within: file.Scope, States: states, Limit: 500}
 	for {
 		rows, err := store.List(p.ctx, filter)
@@ -273,13 +280,13 @@ func (p *program) leftOver(file *config.Config, store *sqlstore.Store, list []qu
 			break
 		}
 	}
-	parked, err = p.leftFailed(file, store, list)
+	parked, err = p.leftFailed(file, store, list, unread)
 	return left, parked, err
 }
 
 // leftFailed lists the failed messages of list that have a key, but for those of rows
-// that are held or released.
-func (p *program) leftFailed(file *config.Config, store *sqlstore.Store, list []queue) (n int, err error) {
+// that are held or released. unread is as for leftOver.
+func (p *program) leftFailed(file *config.Config, store *sqlstore.Store, list []queue, unread string) (n int, err error) {
 	f := failuresIn(file, store, list)
 	for _, q := range list {
 		for m, err := range transports(q.Queue, store)[0].entries(p.ctx, "") {
@@ -287,7 +294,7 @@ func (p *program) leftFailed(file *config.Config, store *sqlstore.Store, list []
 				break
 			}
 			if err != nil {
-				return n, unreachable(fmt.Errorf("queue %s: what failed on it cannot be read: %w", q.Name(), err), "the queues are drained; \"zabor failed list\" shows the same error until it is mended")
+				return n, unreachable(fmt.Errorf("queue %s: what failed on it cannot be read: %w", q.Name(), err), unread)
 			}
 			key, ok := f.key(m)
 			if !ok {
