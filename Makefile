@@ -24,7 +24,7 @@ dist: ## dist/: tarballs and Debian packages for amd64 and arm64, with checksums
 
 test: ## all tests, with the race detector, on real servers, in ten minutes; installs them where they are missing
 	@scripts/install-test-packages.sh
-	@CGO_ENABLED=1 ZABOR_TEST_REQUIRE=1 $(GO) test $(RACE) -p 3 -timeout 20m ./...
+	@CGO_ENABLED=1 ZABOR_TEST_REQUIRE=1 $(GO) test $(RACE) -timeout 40m ./...
 
 model: ## the protocol's model and its mutants; one to two minutes
 	@scripts/install-test-packages.sh

@@ -67,8 +67,8 @@ var ErrRefused = errors.New("refused")
 // since it was looked at; [ErrRefused] when the row does not allow it.
 //
 // A release gives the row one more attempt, under the same provider key and for the
-// same request; that of a row which the provider declined is the wanted new attempt,
-// of any request, and the only thing that raises the generation.
+// same request, which is made again; that of a row which the provider declined is the
+// wanted new attempt, of any request, and the only thing that raises the generation.
 func (f *Fence) Decide(ctx context.Context, d Decision) (Row, error) {
 	if d.By == "" || d.Reason == "" {
 		return Row{}, fmt.Errorf("%w: a decision needs who made it and why", ErrRefused)
@@ -131,6 +131,9 @@ func decide(row Row, d Decision) (Row, error) {
 		// no answer to this.
 		next := follow(row, Declined, ByPerson).withoutAnswer()
 		next.Reason = d.Reason
+		if row.State == Declined && row.Basis == ByForm {
+			next.Free = next.Captures // the provider's own no: nothing was done
+		}
 		return closed(next), nil
 
 	case Release:
@@ -147,9 +150,8 @@ func decide(row Row, d Decision) (Row, error) {
 				if err := provenNotDone(row, d); err != nil {
 					return row, err
 				}
-				if row.Reference == "" {
-					// Nor is there anything of it at the provider: the old key is what
-					// stops a request that turns up after all.
+				if row.KeepsKey() {
+					next.MovedOn = 0 // its message went on as declined, and goes on once more
 					return next, nil
 				}
 			}

@@ -207,7 +207,13 @@ func TestReleaseOfWhatAPersonDeclined(t *testing.T) {
 			t.Errorf("while the first request may be on its way: %v", err)
 		}
 		w.shift(k, -time.Hour)
+		if err := w.fence.MovedOn(t.Context(), k, 1); err != nil { // its message went on as declined
+			t.Fatal(err)
+		}
 		was := w.row(k)
+		if !was.KeepsKey() {
+			t.Error("KeepsKey is false of what only a person declined")
+		}
 		if err := release(true); err != nil {
 			t.Fatal(err)
 		}
@@ -228,6 +234,9 @@ func TestReleaseOfWhatAPersonDeclined(t *testing.T) {
 		if err != nil || calls != 1 || row.State != zabor.Settled {
 			t.Errorf("%v after %d calls: %s, want settled after 1", err, calls, row.State)
 		}
+		if row.GoneOn() {
+			t.Error("the paid order's message does not go on, as that of the declined one did")
+		}
 		if is := w.row(k).ReplayUntil; !is.Equal(was.ReplayUntil) {
 			t.Errorf("the same request may be sent again until %s, want as before, %s: the provider's key counts from its first use", is, was.ReplayUntil)
 		}
@@ -246,6 +255,9 @@ func TestReleaseOfAPendingRowThatAPersonDeclined(t *testing.T) {
 		was := w.row(e.Key)
 		if _, err := w.decide(zabor.Decision{Key: e.Key, Seen: was.Claim, Action: zabor.Decline}); err != nil {
 			t.Fatal(err)
+		}
+		if w.row(e.Key).KeepsKey() {
+			t.Error("KeepsKey is true of what the provider has given a reference for")
 		}
 		w.shift(e.Key, -time.Hour)
 		if _, err := w.decide(zabor.Decision{Key: e.Key, Seen: w.row(e.Key).Claim, Action: zabor.Release, CheckedProvider: true}); err != nil {
@@ -346,6 +358,18 @@ func TestDeclineOfAMalformedRow(t *testing.T) {
 		}
 		if _, err := w.fence.Do(t.Context(), e, w.answers(done)); err != nil || w.calls != 1 {
 			t.Errorf("%v after %d calls; want it acked without a call", err, w.calls)
+		}
+
+		// The provider itself has said no: the new attempt is for the request as it
+		// has become, under another key, and needs no other proof.
+		row = w.row(e.Key)
+		if _, err := w.decide(zabor.Decision{Key: row.Key, Seen: row.Claim, Action: zabor.Release}); err != nil {
+			t.Fatal(err)
+		}
+		e.Message, e.Fingerprint = "m2", "corrected"
+		again, err := w.fence.Do(t.Context(), e, w.answers(done))
+		if err != nil || again.State != zabor.Settled || again.Generation != 2 || again.ProviderKey == row.ProviderKey {
+			t.Errorf("%v: %s of generation %d, want settled, 2, under another key", err, again.State, again.Generation)
 		}
 	})
 }

@@ -100,9 +100,7 @@ func (f *Fence) recapture(row Row, e Effect) (Row, Write, error) {
 		// It may be on its way, and what is made anew may be other bytes.
 		return row, w, &Error{Key: row.Key, Row: row, Err: ErrReleased, Reason: "the request that was kept cannot be read, and no other may go under its key: " + row.Sealed.Why + "; nothing was sent"}
 	}
-	if row.Fingerprint == "" || row.Captures == 0 { // the first capture of a generation, whose key the provider does not know
-		w.ReplayFor = e.replayFor()
-	}
+	w.ReplayFor = replayAgain(row, e)
 	if row.Fingerprint != e.Fingerprint || row.Request == nil || e.Unkept {
 		from := row
 		if row.Prepared != "" && row.Fingerprint != e.Fingerprint {
@@ -122,6 +120,20 @@ func (f *Fence) recapture(row Row, e Effect) (Row, Write, error) {
 	next.Reason = ""
 	next.Captures++
 	return next, w, nil
+}
+
+// replayAgain is [Write].ReplayFor of another capture of row: the time counts from the
+// first capture of a key at its provider, and is never longer from now on than this
+// one's provider allows.
+func replayAgain(row Row, e Effect) time.Duration {
+	first := row.Fingerprint == "" || row.Captures == 0 || row.Provider != e.Provider
+	switch limit := e.replayFor(); {
+	case limit == 0:
+		return -1
+	case first, row.ReplayUntil.Sub(row.ReadAt) > limit:
+		return limit
+	}
+	return 0
 }
 
 func otherRequest(row Row, e Effect) error {

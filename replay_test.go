@@ -285,3 +285,64 @@ func TestAReplayStartsTheWatchAnew(t *testing.T) {
 		}
 	})
 }
+
+// How long the same request may be sent again is what the provider of the call allows:
+// not what another one did that the key was free at before, nor a longer time of an
+// earlier configuration.
+func TestAReplayKeepsToItsOwnProvidersTime(t *testing.T) {
+	const day = 24 * time.Hour
+	for name, tt := range map[string]struct {
+		provider string
+		allows   time.Duration
+		anew     bool          // a person wants a new attempt of what the first provider declined
+		want     time.Duration // 0: never
+	}{
+		"another provider, which keeps no keys":           {"other", 0, false, 0},
+		"another provider, which keeps them longer":       {"other", 2 * day, false, 2 * day},
+		"another provider, which keeps them for a while":  {"other", time.Hour, false, time.Hour},
+		"the same, which was thought to keep them":        {"acquirer", 0, false, 0},
+		"the same, which was thought to keep them longer": {"acquirer", time.Hour, false, time.Hour},
+		"the same": {"acquirer", day, false, day},
+		"the same, which keeps them longer than was thought": {"acquirer", 2 * day, false, day},
+		"a new attempt where no keys are kept":               {"acquirer", 0, true, 0},
+		"a new attempt":                                      {"acquirer", 2 * day, true, 2 * day},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachStore(t, func(t *testing.T, s *sqlstore.Store) {
+				w := newWorld(t, s)
+				e := effect("1001")
+				e.ReplayFor, e.AbsentAfter = day, 0
+				first := zabor.Outcome{Verdict: zabor.Unsent}
+				if tt.anew {
+					first.Verdict = zabor.Refused
+				}
+				w.fence.Do(t.Context(), e, w.answers(first))
+				if tt.anew {
+					if _, err := w.decide(zabor.Decision{Key: e.Key, Seen: w.row(e.Key).Claim, Action: zabor.Release}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				e.Provider, e.ReplayFor = tt.provider, tt.allows
+				w.fence = &zabor.Fence{Store: s, Secret: w.fence.Secret, Place: w.fence.Place} // a process that knows of no pause
+				if _, err := w.fence.Do(t.Context(), e, w.answers(zabor.Outcome{})); !errors.Is(err, zabor.ErrInDoubt) {
+					t.Fatalf("error %v, want %v", err, zabor.ErrInDoubt)
+				}
+				row := w.row(e.Key)
+				if got := row.ReplayUntil.Sub(row.CapturedAt).Round(time.Minute); tt.want == 0 && !row.ReplayUntil.IsZero() || tt.want != 0 && got != tt.want {
+					t.Errorf("it may be sent again until %s, captured %s: want %s after that", row.ReplayUntil, row.CapturedAt, tt.want)
+				}
+				if tt.want > 0 {
+					return
+				}
+				r := w.resolver()
+				r.Replay = func(context.Context, zabor.Row) zabor.Outcome {
+					t.Error("sent again at a provider that keeps no keys")
+					return zabor.Outcome{}
+				}
+				for range 5 {
+					r.after(time.Minute)
+				}
+			})
+		})
+	}
+}

@@ -198,6 +198,13 @@ func (r Row) withoutAnswer() Row {
 // Attempts is how many calls may have done something.
 func (r Row) Attempts() int { return r.Captures - r.Free }
 
+// KeepsKey reports whether r is declined by a person alone: the provider has neither
+// said no nor given a reference. Its release keeps the provider key and the request,
+// which stops one that turns up after all.
+func (r Row) KeepsKey() bool {
+	return r.State == Declined && r.Basis == ByPerson && r.Attempts() > 0 && r.Reference == ""
+}
+
 // Spent reports whether the attempts allowed are used up.
 func (r Row) Spent() bool { return r.Attempts() >= r.Allowance }
 

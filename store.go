@@ -69,7 +69,8 @@ type Write struct {
 	// Lease above zero sets SendUntil that far from the database's now, and
 	// only forward.
 	Lease time.Duration
-	// ReplayFor above zero sets ReplayUntil that far from the database's now.
+	// ReplayFor above zero sets ReplayUntil that far from the database's now; below
+	// zero it is set to never.
 	ReplayFor time.Duration
 	// Hook is a statement of the application's; nil: none.
 	Hook *Hook

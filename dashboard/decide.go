@@ -54,7 +54,7 @@ func choices(row zabor.Row) []choice {
 		if !slices.Contains(may, c.Action) {
 			continue
 		}
-		if row.State == zabor.Declined && c.Action == zabor.Release {
+		if row.State == zabor.Declined && c.Action == zabor.Release && !row.KeepsKey() {
 			c.Words, c.Hint, c.Checked = "A new attempt is wanted", "It is called once more under a new provider key, when its message is delivered.", false
 		}
 		all = append(all, c)

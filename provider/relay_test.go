@@ -92,7 +92,7 @@ func TestKeep(t *testing.T) {
 func TestWithoutField(t *testing.T) {
 	for _, tt := range []struct{ body, want, key string }{
 		{`{"key":"k"}`, `{}`, "k"}, {`{"a":1,"key":"k"}`, `{"a":1}`, "k"}, {` { "key" : "k" , "a" : [1, 2] } `, `{"a" : [1, 2]}`, "k"},
-		{`{"a":{"key":1}}`, `{"a":{"key":1}}`, ""}, {`{"key":"1","key":"2"}`, `{}`, "2"},
+		{`{"a":{"key":1}}`, `{"a":{"key":1}}`, ""}, {`{"key":"1","key":"2"}`, "error", ""},
 		{`[]`, "error", ""}, {`{"key":1}`, "error", ""}, {`{`, "error", ""},
 	} {
 		got, key, err := withoutField([]byte(tt.body), "key")

@@ -204,7 +204,7 @@ func TestOpenCallsAreBounded(t *testing.T) {
 			for range calls {
 				<-begun
 			}
-			if each, most := (heap()-before)/int64(calls), int64(192<<10+4*tt.body+3*tt.answer/2); each > most {
+			if each, most := (heap()-before)/int64(calls), int64(192<<10+4*tt.body+2*tt.answer); each > most {
 				t.Errorf("each call holds %d bytes, at most %d", each, most)
 			}
 			release()

@@ -200,9 +200,12 @@ func (s *Store) Swap(ctx context.Context, prev, next zabor.Row, w zabor.Write) e
 		return fmt.Errorf("write %s: %w; nothing was written", next.Key, err)
 	}
 	query, args := s.text.outcome, []any{string(next.State)}
-	if w.Lease > 0 || w.ReplayFor > 0 || !asksTheSame(prev, next) {
-		replay := fromNow(w.ReplayFor)
-		query, args = s.text.swap, slices.Concat(args, fromNow(w.Lease), replay[:1], replay, askedArgs(next))
+	if w.Lease > 0 || w.ReplayFor != 0 || !asksTheSame(prev, next) {
+		set := int64(0)
+		if w.ReplayFor != 0 {
+			set = 1
+		}
+		query, args = s.text.swap, slices.Concat(args, fromNow(w.Lease), []any{set}, fromNow(w.ReplayFor), askedArgs(next))
 	}
 	args = slices.Concat(args, outcome, keyArgs(next.Key), []any{prev.Claim.Epoch, prev.Claim.ID[:]})
 	ctx, cancel := finish(ctx)

@@ -37,6 +37,10 @@ func (s *Store) Migrate(ctx context.Context) error {
 			f.Close()
 		case !errors.Is(err, fs.ErrExist):
 			return fmt.Errorf("create the fence's database: %w", err)
+		default:
+			if _, err := os.Stat(s.file); errors.Is(err, fs.ErrNotExist) {
+				return fmt.Errorf("create the fence's database: %s is a link to a file that is not there, and nothing was made; make its folder and the file (touch, and chmod 600), or write the file's own name in the address", s.file)
+			}
 		}
 	}
 	if err := s.migrateAlone(ctx); err != nil {

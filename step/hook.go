@@ -141,7 +141,7 @@ func (s *Step) rowValue(name string, row zabor.Row) (any, bool) {
 		if row.Amount.Currency == "" {
 			return nil, true
 		}
-		return provider.Major(row.Amount), true
+		return orNull(provider.Major(row.Amount)), true
 	case "answer":
 		if row.Answer == nil {
 			return nil, true

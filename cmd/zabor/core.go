@@ -102,14 +102,16 @@ func (p *program) resolve(ctx context.Context, c *core) {
 // resolvers is one for each provider, so that one that hangs delays nobody else's
 // rows, and one for rows whose provider is not in the configuration any more.
 func (c *core) resolvers() []*zabor.Resolver {
-	of := func(mine func(string) bool) *zabor.Resolver {
+	of := func(replays bool, mine func(string) bool) *zabor.Resolver {
 		r := *c.resolver
-		r.Of = mine
+		if r.Of = mine; !replays {
+			r.Replay = nil // also for rows of a time when it was thought to keep keys
+		}
 		return &r
 	}
-	all := []*zabor.Resolver{of(func(name string) bool { return c.providers[name] == nil })}
-	for provider := range c.providers {
-		all = append(all, of(func(name string) bool { return name == provider }))
+	all := []*zabor.Resolver{of(false, func(name string) bool { return c.providers[name] == nil })}
+	for name, one := range c.providers {
+		all = append(all, of(one.ReplayFor() > 0, func(of string) bool { return of == name }))
 	}
 	return all
 }

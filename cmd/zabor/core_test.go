@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"testing"
 
 	"zabor"
@@ -10,9 +11,17 @@ import (
 // Each row is resolved by one resolver of a process, whose provider nobody else waits
 // for; also a row of a provider that the configuration does not name any more.
 func TestEachRowHasOneResolver(t *testing.T) {
-	c := &core{resolver: &zabor.Resolver{Scope: "shop"}, providers: map[string]*provider.Provider{"stripe": {}, "adyen": {}}}
+	never := func(context.Context, zabor.Row) zabor.Outcome { return zabor.Outcome{} }
+	c := &core{resolver: &zabor.Resolver{Scope: "shop", Replay: never}, providers: map[string]*provider.Provider{}}
+	for _, name := range []string{"stripe", "worldpay"} {
+		builtin, _ := provider.BuiltinNamed(name)
+		var err error
+		if c.providers[name], err = provider.New(name, builtin.Base, provider.Options{}); err != nil {
+			t.Fatal(err)
+		}
+	}
 	of := map[string]*zabor.Resolver{}
-	for _, name := range []string{"stripe", "adyen", "gone", ""} {
+	for _, name := range []string{"stripe", "worldpay", "gone", ""} {
 		for _, r := range c.resolvers() {
 			if r.Scope != "shop" {
 				t.Errorf("a resolver of scope %q, want shop", r.Scope)
@@ -25,11 +34,14 @@ func TestEachRowHasOneResolver(t *testing.T) {
 			}
 			of[name] = r
 		}
+		if of[name] != nil && (of[name].Replay != nil) != (name == "stripe") {
+			t.Errorf("the resolver of %q sends again: %t; only Stripe keeps keys", name, of[name].Replay != nil)
+		}
 		if of[name] == nil {
 			t.Errorf("no resolver for the rows of %q", name)
 		}
 	}
-	if of["stripe"].Of("adyen") || of["adyen"].Of("gone") {
+	if of["stripe"].Of("worldpay") || of["worldpay"].Of("gone") {
 		t.Error("a provider shares its resolver")
 	}
 }

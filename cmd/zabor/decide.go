@@ -164,7 +164,7 @@ func announce(row zabor.Row, d zabor.Decision) []string {
 	switch {
 	case d.Made(row):
 		will = "it is so already, and nothing is decided anew"
-	case d.Action == zabor.Release && row.State == zabor.Declined:
+	case d.Action == zabor.Release && row.State == zabor.Declined && !row.KeepsKey():
 		will = "a new attempt will be wanted: when its message is delivered, it is called once more, under a new provider key"
 	case d.Action == zabor.Release && row.Attempts() > 0:
 		will += "; whoever looked at the provider before " + timeText(row.SendUntil.Add(row.AbsentAfter)) + " may have looked too early"

@@ -133,7 +133,7 @@ func (m matter) warnings() []string {
 // asks reports whether m asks for what row is about once d is taken. Another
 // request under the same key is not answered by it.
 func (k *desk) asks(d zabor.Decision, row zabor.Row, m found) bool {
-	any := row.Message == "" || d.Action == zabor.Release && (row.State == zabor.Declined || row.Attempts() == 0)
+	any := row.Message == "" || d.Action == zabor.Release && (row.State == zabor.Declined && !row.KeepsKey() || row.Attempts() == 0)
 	return any || m.oldKey || k.failures.stepOf(m.failedMessage).Fingerprint(m.Message.Message) == row.Message
 }
 

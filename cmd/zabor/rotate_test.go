@@ -135,6 +135,8 @@ func TestTheProxysTokenIsReadAgain(t *testing.T) {
 	knows(two, one, "guess")
 	writeSecret(t, file, "", 40*time.Second)
 	knows(two, one)
+	writeSecret(t, file, "\n", 35*time.Second)
+	knows(two, one)
 	writeSecret(t, file, three, 30*time.Second)
 	knows(three, one, two)
 	if err := os.Remove(file); err != nil {

@@ -94,7 +94,8 @@ func (r *Rotation) current() (*Config, int) {
 }
 
 // read reads the configuration once more, as it was at the start but for what the
-// files hold. One that is away or empty is none, whatever default there is.
+// files hold. One that is away or empty, or from which the
+// proxy would have no token, is none, whatever default there is.
 func (r *Rotation) read(there secretFiles) (*Config, error) {
 	for path, was := range r.taken {
 		switch is := there[path]; {
@@ -107,6 +108,9 @@ func (r *Rotation) read(there secretFiles) (*Config, error) {
 	c, err := Parse(r.first.Path, r.content, r.env)
 	if err != nil {
 		return nil, err
+	}
+	if r.first.Proxy != nil && r.first.Proxy.Token != "" && (c.Proxy == nil || c.Proxy.Token == "") {
+		return nil, errors.New("proxy.token: nothing is in it")
 	}
 	for name, was := range r.first.Providers {
 		is := c.Providers[name]
