@@ -325,6 +325,35 @@ func (l *Ledger) AddSuccesses(ctx context.Context, file string, entries iter.Seq
 	return fill(ctx, l, s, entries, insertSuccess, successValues, seen)
 }
 
+// Span is the time from the first to the last success of provider whose place begins
+// with that text, and how many there are; zero: no time is known of any. What two
+// exports have is of the first one. It follows [Ledger.Join].
+func (l *Ledger) Span(ctx context.Context, provider, place string) (first, last time.Time, n int64, err error) {
+	var from, to sql.NullInt64
+	err = l.db.QueryRowContext(ctx, "SELECT MIN(at), MAX(at), COUNT(*) FROM successes WHERE provider = ? AND substr(place, 1, length(?)) = ?", provider, place, place).Scan(&from, &to, &n)
+	if err != nil {
+		return time.Time{}, time.Time{}, 0, fmt.Errorf("audit: %w", err)
+	}
+	if from.Valid {
+		first, last = time.UnixMicro(from.Int64).UTC(), time.UnixMicro(to.Int64).UTC()
+	}
+	return first, last, n, nil
+}
+
+// Began is when the reading of the payments, of the messages or of a list began, and
+// how many entries it had; zero: it was not read. source is "payments", "messages", or
+// "successes " with the name of the list.
+func (l *Ledger) Began(ctx context.Context, source string) (at time.Time, n int64, err error) {
+	var micros int64
+	switch err := l.db.QueryRowContext(ctx, "SELECT began, n FROM sources WHERE name = ?", source).Scan(&micros, &n); {
+	case errors.Is(err, sql.ErrNoRows):
+		return time.Time{}, 0, nil
+	case err != nil:
+		return time.Time{}, 0, fmt.Errorf("audit: %w", err)
+	}
+	return time.UnixMicro(micros).UTC(), n, nil
+}
+
 // AddPages adds what a provider did, from a list that is read page by page: page
 // gives one and says where the next is; an empty place is that of the first, and of
 // the end. An audit that was broken off goes on behind the last page that it has.

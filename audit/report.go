@@ -37,9 +37,6 @@ type Total struct {
 	// Empty are the exports and lists that were read and have no success: nothing
 	// was compared with them.
 	Empty []string
-	// First is the time of the first success of the exports and lists; zero: there is
-	// none, or no time is known.
-	First time.Time
 
 	Differences map[Kind]int64
 	Bad         int64 // differences above Info
@@ -68,13 +65,6 @@ func (l *Ledger) Total(ctx context.Context) (Total, error) {
 		if err := l.db.QueryRowContext(ctx, c.query).Scan(c.n); err != nil {
 			return t, fmt.Errorf("audit: %w", err)
 		}
-	}
-	var first sql.NullInt64
-	if err := l.db.QueryRowContext(ctx, "SELECT MIN(at) FROM successes").Scan(&first); err != nil {
-		return t, fmt.Errorf("audit: %w", err)
-	}
-	if first.Valid {
-		t.First = time.UnixMicro(first.Int64).UTC()
 	}
 	exported, err := l.exported(ctx, &t)
 	if err != nil {

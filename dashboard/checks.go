@@ -1,10 +1,10 @@
 package dashboard
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -37,12 +37,45 @@ type AuditReport struct {
 	Exports     int                `json:"exports"` // lists of providers that it was compared with
 	Differences []audit.Difference `json:"differences"`
 
-	// From is since when, and Lists by whose lists, it was compared; the zero From: by
-	// all that there is. They say whether it covers an earlier comparison.
+	// Looks are what was looked at. They say whether r covers an earlier comparison.
+	Looks []Look `json:"looks,omitempty"`
+	// First is when the oldest of what stands in a comparison was found; zero: at At.
+	First time.Time `json:"first,omitzero"`
+	// From and Lists are in the place of Looks in a report that an earlier version has
+	// kept: since when, and by whose lists, it was compared.
 	From  time.Time `json:"from,omitzero"`
 	Lists []string  `json:"lists,omitempty"`
 	// Dealt is who has said what became of what it found; nil: nobody.
 	Dealt *Dealt `json:"dealt,omitempty"`
+}
+
+// Look is one thing that a comparison has looked at, and of which time.
+type Look struct {
+	Name  string    `json:"name"`           // a provider, the path of an export of an unknown one, or one of those below
+	First time.Time `json:"first,omitzero"` // zero: from the beginning on
+	Last  time.Time `json:"last,omitzero"`  // zero: of which time it is was not known
+}
+
+// The names of looks at what is no provider's.
+const (
+	LookPayments = "payments query"
+	LookMessages = "queues"
+)
+
+// covers reports whether l has looked at all that other has.
+func (l Look) covers(other Look) bool {
+	return l.Name == other.Name && !l.Last.IsZero() && !other.Last.IsZero() && !l.First.After(other.First) && !l.Last.Before(other.Last)
+}
+
+// and is a look at what l and other have, and at what is between them.
+func (l Look) and(other Look) Look {
+	if other.First.Before(l.First) {
+		l.First = other.First
+	}
+	if !l.Last.IsZero() && (other.Last.IsZero() || other.Last.After(l.Last)) {
+		l.Last = other.Last
+	}
+	return l
 }
 
 // Dealt is that a person has dealt with what a comparison found.
@@ -69,7 +102,11 @@ type DoctorReport struct {
 // a list has shown is not undone by an audit that had none, and what is bad in it not
 // by a comparison that looks at less, see [AuditReport.After].
 func KeepAudit(ctx context.Context, store *sqlstore.Store, scope string, r AuditReport) error {
-	r.Differences = r.Differences[:min(len(r.Differences), mostFindings)]
+	all := r.Differences
+	r.Differences = nil
+	for _, d := range all {
+		r.Add(d)
+	}
 	if r.Compared() {
 		text, ok, err := store.Meta(ctx, ofScope(comparisonName, scope))
 		if err != nil {
@@ -87,8 +124,33 @@ func KeepAudit(ctx context.Context, store *sqlstore.Store, scope string, r Audit
 	return keep(ctx, store, scope, auditName, r)
 }
 
+// Add keeps a difference, unless there are as many already and none of them is milder:
+// of those the last gives way. Those of one severity stay in the order in which they
+// came. It does not count. kept: d is among them.
+func (r *AuditReport) Add(d audit.Difference) (kept bool) {
+	milder := func(of audit.Difference) bool { return grave(of.Severity) < grave(d.Severity) }
+	if n := len(r.Differences); n >= mostFindings {
+		if !milder(r.Differences[n-1]) {
+			return false
+		}
+		r.Differences = r.Differences[:mostFindings-1]
+	}
+	at := len(r.Differences)
+	for at > 0 && milder(r.Differences[at-1]) {
+		at--
+	}
+	r.Differences = slices.Insert(r.Differences, at, d)
+	return true
+}
+
+// grave is how grave a severity is: 0 is the mildest.
+func grave(s audit.Severity) int {
+	return slices.Index([]audit.Severity{audit.Info, audit.Warning, audit.Critical}, s)
+}
+
 // After is what stands after r, where before stood: r, unless before is bad and r does
-// not cover it. Then before stands, with what r has found too.
+// not cover it. Then before stands, with what r has found too, and is as new as r: who
+// has dealt with before has not seen it.
 func (r AuditReport) After(before AuditReport) AuditReport {
 	if !before.Bad() || r.covers(before) {
 		return r
@@ -96,42 +158,72 @@ func (r AuditReport) After(before AuditReport) AuditReport {
 	if !r.Bad() {
 		return before
 	}
-	if !before.From.IsZero() && (r.From.IsZero() || r.From.Before(before.From)) {
-		before.From = r.From
-	}
-	for _, name := range r.Lists {
-		if !slices.Contains(before.Lists, name) {
-			before.Lists = append(before.Lists, name)
+	before.First, before.At, before.By = cmp.Or(before.First, before.At), r.At, r.By
+	before.Looks, before.From, before.Lists = before.looks(), time.Time{}, nil
+	for _, look := range r.Looks {
+		i := slices.IndexFunc(before.Looks, func(l Look) bool { return l.Name == look.Name })
+		switch {
+		case i >= 0:
+			before.Looks[i] = before.Looks[i].and(look)
+		case len(before.Looks) > 0 && len(before.Looks) < mostFindings: // none are covered by nothing, and stay so
+			before.Looks = append(before.Looks, look)
 		}
 	}
-	before.Total.Differences = maps.Clone(before.Total.Differences)
+	fresh := map[audit.Kind]int64{}
+	var bad int64
 	for _, d := range r.Differences {
 		same := func(b audit.Difference) bool {
 			return b.Kind == d.Kind && b.Key == d.Key && b.Reference == d.Reference && b.Other == d.Other
 		}
-		if slices.ContainsFunc(before.Differences, same) {
-			continue
+		if !slices.ContainsFunc(before.Differences, same) && before.Add(d) {
+			fresh[d.Kind]++
+			bad += int64(b2i(d.Severity != audit.Info))
 		}
-		if len(before.Differences) < mostFindings {
-			before.Differences = append(before.Differences, d)
-		}
-		if before.Total.Differences == nil {
-			before.Total.Differences = map[audit.Kind]int64{}
-		}
-		before.Total.Differences[d.Kind]++
-		before.Total.Bad += int64(b2i(d.Severity != audit.Info))
-		before.Total.DoubleCharged += int64(b2i(d.Kind == audit.ChargedTwice))
 	}
+	// Of what there was no room for nobody knows whether it was counted before. There
+	// are as many as r has, at least.
+	counts := map[audit.Kind]int64{}
+	for _, of := range []map[audit.Kind]int64{before.Total.Differences, r.Total.Differences, fresh} {
+		for kind := range of {
+			counts[kind] = max(before.Total.Differences[kind]+fresh[kind], r.Total.Differences[kind])
+		}
+	}
+	t := &before.Total
+	t.Differences, t.Bad = counts, max(t.Bad+bad, r.Total.Bad)
+	t.DoubleCharged = max(t.DoubleCharged+fresh[audit.ChargedTwice], r.Total.DoubleCharged)
+	t.Lost = max(t.Lost+fresh[audit.Lost], r.Total.Lost)
 	return before
 }
 
-// covers reports whether r has looked at all that other has: as far back, and at the
-// same lists.
+// covers reports whether r has looked at all that other has. What nobody knows to have
+// been looked at is not covered.
 func (r AuditReport) covers(other AuditReport) bool {
-	if !r.From.IsZero() && (other.From.IsZero() || r.From.After(other.From)) {
-		return false
+	looks := other.looks()
+	for _, one := range looks {
+		if !slices.ContainsFunc(r.Looks, func(l Look) bool { return l.covers(one) }) {
+			return false
+		}
 	}
-	return !slices.ContainsFunc(other.Lists, func(name string) bool { return !slices.Contains(r.Lists, name) })
+	return len(looks) > 0
+}
+
+// looks are what r has looked at, as far as it is known of one that an earlier version
+// has kept.
+func (r AuditReport) looks() []Look {
+	if len(r.Looks) > 0 || len(r.Lists) == 0 {
+		return r.Looks
+	}
+	var looks []Look
+	for _, name := range r.Lists {
+		looks = append(looks, Look{Name: name, First: r.From, Last: r.At})
+	}
+	if r.Total.Payments > 0 {
+		looks = append(looks, Look{Name: LookPayments, First: r.From, Last: r.At})
+	}
+	if r.Total.Messages > 0 || r.Total.Lost > 0 {
+		looks = append(looks, Look{Name: LookMessages, Last: r.At})
+	}
+	return looks
 }
 
 // Compared reports whether r is of a comparison with a provider's list that had

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/user"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -418,31 +418,66 @@ func (o *office) audit(ctx context.Context) error {
 
 // publish keeps what an audit has found for the dashboard.
 func (a *auditor) publish(ctx context.Context, ledger *audit.Ledger, total audit.Total, by string) error {
-	report := dashboard.AuditReport{At: time.Now().UTC(), By: by, Total: total, Exports: len(a.exports) + len(a.lists), From: a.since}
-	for _, one := range a.lists {
-		report.Lists = append(report.Lists, one.Name())
+	looks, err := a.looks(ctx, ledger)
+	if err != nil {
+		return err
 	}
-	for _, e := range a.exports {
-		// An export has what it has, however far back it was asked for.
-		if report.Lists = append(report.Lists, cmp.Or(e.Provider, "an export")); total.First.After(report.From) {
-			report.From = total.First
-		} else if total.First.IsZero() {
-			report.From = report.At
-		}
-	}
+	report := dashboard.AuditReport{At: time.Now().UTC(), By: by, Total: total, Exports: len(a.exports) + len(a.lists), Looks: looks}
 	for d, err := range ledger.Differences(ctx) {
 		if err != nil {
 			return err
 		}
-		if report.Differences = append(report.Differences, d); len(report.Differences) == mostPublished {
-			break
-		}
+		report.Add(d)
 	}
 	return dashboard.KeepAudit(ctx, a.store, a.file.Scope, report)
 }
 
-// mostPublished is how many differences of an audit are kept for the dashboard.
-const mostPublished = 300
+// looks are what an audit has looked at: the lists and exports that had something in
+// them, and the payments and queues where they were read.
+func (a *auditor) looks(ctx context.Context, ledger *audit.Ledger) (looks []dashboard.Look, err error) {
+	for _, one := range a.lists {
+		began, n, err := ledger.Began(ctx, "successes list of "+one.Name())
+		if err != nil {
+			return nil, err
+		}
+		if n > 0 {
+			looks = append(looks, dashboard.Look{Name: one.Name(), First: a.since, Last: began})
+		}
+	}
+	for _, e := range a.exports { // each has what it has, however far back it was asked for
+		first, last, n, err := ledger.Span(ctx, e.Provider, e.Path+":")
+		if err != nil {
+			return nil, err
+		}
+		if n == 0 {
+			continue
+		}
+		name, configured := e.Provider, slices.Collect(maps.Keys(a.file.Providers))
+		if name == "" && len(configured) == 1 {
+			name = configured[0]
+		} else if name == "" {
+			if name, err = filepath.Abs(e.Path); err != nil {
+				return nil, err
+			}
+		}
+		looks = append(looks, dashboard.Look{Name: name, First: first, Last: last})
+	}
+	payments, n, err := ledger.Began(ctx, "payments")
+	if err != nil {
+		return nil, err
+	}
+	if n > 0 { // beside the rows since then
+		looks = append(looks, dashboard.Look{Name: dashboard.LookPayments, First: a.since, Last: payments})
+	}
+	messages, _, err := ledger.Began(ctx, "messages")
+	if err != nil {
+		return nil, err
+	}
+	if !messages.IsZero() { // beside all rows that are open
+		looks = append(looks, dashboard.Look{Name: dashboard.LookMessages, Last: messages})
+	}
+	return looks, nil
+}
 
 // doctor examines the servers of the configuration, and keeps what it found.
 func (o *office) doctor(ctx context.Context) error {
