@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -124,6 +125,29 @@ func TestSQLiteFileMode(t *testing.T) {
 	}
 	if got := info.Mode().Perm(); got != 0o600 {
 		t.Errorf("mode %o, want 600", got)
+	}
+}
+
+// A link to a file that is not there is no database, and none is made behind it
+// without a word: it may be a volume that is not mounted.
+func TestMigrateBehindALinkToNowhere(t *testing.T) {
+	folder := t.TempDir()
+	link, target := filepath.Join(folder, "fence.db"), filepath.Join(folder, "volume", "fence.db")
+	if err := os.Symlink(target, link); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, "sqlite://"+link)
+	if err := s.Migrate(t.Context()); err == nil || !strings.Contains(err.Error(), link+" is a link to a file that is not there") {
+		t.Errorf("error %v", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(target), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(target, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Migrate(t.Context()); err != nil {
+		t.Error(err)
 	}
 }
 
