@@ -420,6 +420,29 @@ func TestLookOn(t *testing.T) {
 	})
 }
 
+// A page behind others that has nothing does not say that there is nothing.
+func TestNoMoreFromHereOn(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t, nil)
+	calm, nobody, none, end := "Nothing is in doubt, and nothing is held.", "Nobody has to do anything", "Nothing is in doubt.</p>", "No more from here on."
+	behind := writeMark(sqlstore.Mark{Since: time.Now().Add(time.Hour)})
+	check := func(rows string) {
+		t.Helper()
+		o.sees(200, "/open?held="+behind, end, "!"+calm, "!"+nobody)
+		o.sees(200, "/open?doubt="+behind, end, "!"+calm, "!"+none)
+		if _, body := o.ask(http.MethodGet, "/open?held="+behind+"&doubt="+behind, nil); strings.Count(body, end) != 2 || strings.Contains(body, nobody) || strings.Contains(body, none) {
+			t.Errorf("with %s: both lists behind their ends are not so called", rows)
+		}
+	}
+	check("no row")
+	o.sees(200, "/open", calm, nobody, none, "!"+end)
+	o.sees(200, "/open?held=nonsense", calm, nobody, "!"+end)
+	o.row("1", zabor.Outcome{Verdict: zabor.Misdirected, Reason: "404"})
+	o.row("2", zabor.Outcome{Reason: "no whole answer came"})
+	check("a row of each")
+	o.sees(200, "/open", "!"+calm, "!"+nobody, "!"+none, "!"+end)
+}
+
 // A form that is not whole decides nothing, and says what is missing.
 func TestFormsThatAreNotWhole(t *testing.T) {
 	t.Parallel()

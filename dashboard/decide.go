@@ -265,6 +265,7 @@ type openRow struct {
 type openPage struct {
 	Held, Doubt       []openRow
 	HeldMore, DubMore string // addresses of the next pages; empty: there are none
+	HeldOn, DubOn     bool   // the list goes on from another page: that it is empty is not that there are none
 	HeldN, DoubtN     int64
 	Proposals         []proposal // releases that wait for a second person
 	Choices           []choice
@@ -299,8 +300,10 @@ func (d *Dashboard) open(w http.ResponseWriter, r *http.Request) {
 		name  string
 		rows  *[]openRow
 		more  *string
-	}{{zabor.Held, "held", &body.Held, &body.HeldMore}, {zabor.Doubt, "doubt", &body.Doubt, &body.DubMore}} {
+		on    *bool
+	}{{zabor.Held, "held", &body.Held, &body.HeldMore, &body.HeldOn}, {zabor.Doubt, "doubt", &body.Doubt, &body.DubMore, &body.DubOn}} {
 		after, _ := readMark(r.URL.Query().Get(list.name))
+		*list.on = after != sqlstore.Mark{}
 		rows, on, err := lookOn(sqlstore.Search{Scope: d.o.Scope, States: []zabor.State{list.state}, After: after, Limit: perOpenPage + 1},
 			func(search sqlstore.Search) ([]zabor.Row, sqlstore.Mark, error) {
 				return d.o.Store.Oldest(r.Context(), search)
