@@ -200,7 +200,7 @@ func checkPlans(t *testing.T, s *Store) {
 	settled, settledArgs := s.dialect.list(Filter{States: []zabor.State{zabor.Settled}, After: after, Limit: 10})
 	now := time.Now().UnixMicro()
 	ofOrder, ofOrderArgs := ofOrders("shop", "3-", []byte("4"), 50)
-	lastOrder, lastOrderArgs := orderEnd("3-")
+	lastOrder, lastOrderArgs := orderAt(" WHERE order_id >= ? AND order_id < ?", []any{[]byte("3-"), []byte("3.")}, LookedAt)
 	answers, answersArgs := s.dialect.answersAfter("shop", after)
 	inside, insideArgs := s.dialect.answersAfter("shop", zabor.Key{Scope: "shop/"})
 	byReference, byReferenceArgs := ofReference("shop", "pay_1", 50)

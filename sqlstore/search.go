@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"database/sql"
@@ -205,30 +206,51 @@ func (s *Store) OfOrders(ctx context.Context, scope, prefix string, limit int) (
 	limit = cmp.Or(limit, 100)
 	var end []byte
 	if scope != "" {
-		query, args := orderEnd(prefix)
-		err := s.repeat(ctx, func(ctx context.Context) error {
-			end = nil
-			return s.query(ctx, func(rows *sql.Rows) error { return rows.Scan(&end) }, s.dialect.sql(query), args...)
-		})
-		if err != nil {
+		if end, more, err = s.orderEnd(ctx, prefix); err != nil {
 			return nil, false, fmt.Errorf("look for orders: %w", err)
 		}
 	}
 	query, args := ofOrders(scope, prefix, end, int64(limit))
 	rows, err = s.outlines(ctx, query, args...)
-	return rows, end != nil || len(rows) == limit, err
+	return rows, more || len(rows) == limit, err
 }
 
-// orderEnd selects the last order that is looked at, where there are more.
-func orderEnd(prefix string) (query string, args []any) {
+// orderEnd is the first order that is not looked at; nil: all are. An order is looked at
+// whole or not at all, and the first always is. more: there is something behind.
+func (s *Store) orderEnd(ctx context.Context, prefix string) (end []byte, more bool, err error) {
 	where, args := ofPrefix(prefix)
-	return "SELECT order_id FROM zabor_fences{order}" + where + " ORDER BY order_id LIMIT ? OFFSET ?", append(args, int64(1), int64(LookedAt-1))
+	end, err = s.orderAt(ctx, where, args, LookedAt)
+	if err != nil || end == nil {
+		return nil, false, err
+	}
+	first, err := s.orderAt(ctx, where, args, 0)
+	if err != nil || !bytes.Equal(first, end) {
+		return end, true, err
+	}
+	end = append(first, 0) // no order is between the two
+	next, err := s.orderAt(ctx, where+" AND order_id >= ?", append(args, end), 0)
+	return end, next != nil, err
 }
 
+// orderAt is the order of the entry behind n others; nil: there are no more.
+func (s *Store) orderAt(ctx context.Context, where string, args []any, n int64) (order []byte, err error) {
+	query, args := orderAt(where, args, n)
+	err = s.repeat(ctx, func(ctx context.Context) error {
+		order = nil
+		return s.query(ctx, func(rows *sql.Rows) error { return rows.Scan(&order) }, s.dialect.sql(query), args...)
+	})
+	return order, err
+}
+
+func orderAt(where string, args []any, n int64) (string, []any) {
+	return "SELECT order_id FROM zabor_fences{order}" + where + " ORDER BY order_id LIMIT ? OFFSET ?", append(slices.Clone(args), int64(1), n)
+}
+
+// ofOrders selects the rows of orders before end; nil: of all.
 func ofOrders(scope, prefix string, end []byte, limit int64) (query string, args []any) {
 	where, args := ofPrefix(prefix)
 	if end != nil {
-		where += " AND order_id <= ?"
+		where += " AND order_id < ?"
 		args = append(args, end)
 	}
 	where, args = within(scope, where, args)

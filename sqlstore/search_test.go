@@ -228,6 +228,84 @@ func TestSearchWithin(t *testing.T) {
 	})
 }
 
+// A look among orders says that there is more where there is, and only there. An order
+// is looked at whole.
+func TestTheEndOfALookAmongOrders(t *testing.T) {
+	onEach(t, func(t *testing.T, s *Store) {
+		template := rowOf("other", "x", "charge", zabor.Settled)
+		fill(t, s, template)
+		query := "INSERT INTO zabor_fences (" + columnsBut(t, s, "order_id", "step") + ", order_id, step) SELECT " + columnsBut(t, s, "order_id", "step") + ", ?, ? FROM zabor_fences WHERE order_id = ?"
+		tx, err := s.DB().Begin()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = tx.Rollback() }()
+		st, err := tx.Prepare(s.dialect.sql(query))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer st.Close()
+		add := func(order string, step int) {
+			if _, err := st.Exec([]byte(order), fmt.Appendf(nil, "step %d", step), []byte("x")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i := range LookedAt { // exactly so many orders, one more, and orders with as many steps
+			add(fmt.Sprintf("a%04d", i), 0)
+			add(fmt.Sprintf("b%04d", i), 0)
+			add("c1", i)
+			add("d1", i)
+			add("e1", i)
+		}
+		add("b9999", 0)
+		add("d1", LookedAt)
+		add("e1", LookedAt)
+		add("e2", 0)
+		if err := tx.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		fill(t, s, rowOf("shop", "a1999", "charge", zabor.Settled), rowOf("shop", "c1", "charge", zabor.Settled), rowOf("shop", "e2", "charge", zabor.Settled))
+		if _, err := s.DB().Exec(s.dialect.sql("DELETE FROM zabor_fences WHERE order_id = ? AND step = ?"), []byte("a0000"), []byte("step 0")); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []struct {
+			scope, prefix string
+			found         string
+			more          bool
+		}{
+			{"shop", "a", "shop:a1999/charge", false}, // 2000 entries
+			{"shop", "b", "", true},                   // 2001
+			{"shop", "c", "shop:c1/charge", false},    // one order of 2001
+			{"shop", "d", "", false},
+			{"shop", "e", "", true}, // and one behind it
+			{"shop", "e2", "shop:e2/charge", false},
+			{"shop", "b9", "", false},
+			{"shop", "none", "", false},
+			{"", "b9", "other:b9999/step 0", false},
+		} {
+			rows, more, err := s.OfOrders(t.Context(), c.scope, c.prefix, 0)
+			if err != nil || keysOf(rows) != c.found || more != c.more {
+				t.Errorf("%s of %q: %q, more %v, %v; want %q, %v", c.prefix, c.scope, keysOf(rows), more, err, c.found, c.more)
+			}
+		}
+	})
+}
+
+// columnsBut are the columns of the fence's rows but these.
+func columnsBut(t *testing.T, s *Store, but ...string) string {
+	t.Helper()
+	rows, err := s.DB().Query("SELECT * FROM zabor_fences WHERE 1 = 0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	names, err := rows.Columns()
+	if err != nil || rows.Err() != nil {
+		t.Fatal(err, rows.Err())
+	}
+	return strings.Join(slices.DeleteFunc(names, func(name string) bool { return slices.Contains(but, name) }), ", ")
+}
+
 // A process is alive, says something else, and has ended.
 func TestProcesses(t *testing.T) {
 	onEach(t, func(t *testing.T, s *Store) {
