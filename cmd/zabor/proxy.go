@@ -2,12 +2,9 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -158,9 +155,9 @@ type openProxy struct {
 // openProxy lets door take callers until ctx ends; done is called when it takes
 // none any more, for whatever reason.
 func (p *program) openProxy(ctx context.Context, done func(), door *proxy.Proxy, file *config.Config) (*openProxy, error) {
-	secure, err := proxyTLS(file)
+	secure, err := file.Proxy.ServerTLS(func(err error) { p.log.Error(err.Error()) })
 	if err != nil {
-		return nil, err
+		return nil, usage(fmt.Errorf("%s: %w", file.Path, err), "")
 	}
 	listener, err := net.Listen("tcp", file.Proxy.Listen)
 	if err != nil {
@@ -304,36 +301,6 @@ func checkProxied(steps []*step.Step, scoped bool, k zabor.Key) error {
 		}
 	}
 	return nil
-}
-
-// proxyTLS is how callers speak TLS; nil: they do not. HTTP/1 only, as the
-// requests are checked.
-func proxyTLS(file *config.Config) (*tls.Config, error) {
-	x := file.Proxy.TLS
-	if x == nil {
-		return nil, nil
-	}
-	wrong := func(key string, err error) error {
-		return usage(fmt.Errorf("%s: proxy.tls.%s: %w", file.Path, key, err), "")
-	}
-	pair, err := tls.LoadX509KeyPair(x.Cert, x.Key)
-	if err != nil {
-		return nil, wrong("cert", err)
-	}
-	secure := &tls.Config{Certificates: []tls.Certificate{pair}, NextProtos: []string{"http/1.1"}, MinVersion: tls.VersionTLS12}
-	if x.ClientCA == "" {
-		return secure, nil
-	}
-	text, err := os.ReadFile(x.ClientCA)
-	if err != nil {
-		return nil, wrong("client_ca", err)
-	}
-	secure.ClientCAs = x509.NewCertPool()
-	if !secure.ClientCAs.AppendCertsFromPEM(text) {
-		return nil, wrong("client_ca", errors.New("there is no certificate in it"))
-	}
-	secure.ClientAuth = tls.RequireAndVerifyClientCert
-	return secure, nil
 }
 
 func loopback(a net.Addr) bool {
