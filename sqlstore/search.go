@@ -227,7 +227,7 @@ func (s *Store) orderEnd(ctx context.Context, prefix string) (end []byte, more b
 	if err != nil || !bytes.Equal(first, end) {
 		return end, true, err
 	}
-	end = append(first, 0) // no order is between the two
+	end = append(end, 0) // no order is between the two
 	next, err := s.orderAt(ctx, where+" AND order_id >= ?", append(args, end), 0)
 	return end, next != nil, err
 }
