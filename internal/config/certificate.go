@@ -6,21 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"sync"
 	"time"
 )
 
-// certificates are those of the proxy: what their files hold, or held before they became
-// unusable.
+// certificates are those of the proxy.
 type certificates struct {
-	of     *ProxyTLS
-	report func(error)
-	now    func() time.Time
-
-	mu     sync.Mutex
-	taken  secretFiles // as they were when config was read
-	config *tls.Config
-	bad    secretFiles // as they were when they could not be taken
+	of *ProxyTLS
+	followed[*tls.Config]
 }
 
 // ServerTLS is how callers of the proxy speak TLS; nil: they do not. Files that change
@@ -45,34 +37,17 @@ func (c *certificates) server() *tls.Config {
 }
 
 func (x *ProxyTLS) certificates(report func(error)) (*certificates, error) {
-	c := &certificates{of: x, report: report, now: time.Now, taken: secretFiles{x.Cert: nil, x.Key: nil}}
+	files := secretFiles{x.Cert: nil, x.Key: nil}
 	if x.ClientCA != "" {
-		c.taken[x.ClientCA] = nil
+		files[x.ClientCA] = nil
 	}
-	c.taken, _ = c.taken.again(c.now())
-	var err error
-	c.config, err = x.read()
-	return c, err
+	there, _ := files.again(time.Now()) // before they are read
+	config, err := x.read()
+	return &certificates{of: x, followed: follow("a file of the proxy's certificates", config, there, report)}, err
 }
 
-// current looks at the files.
 func (c *certificates) current() *tls.Config {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	there, settled := c.taken.again(c.now())
-	if there.same(c.taken) || !settled || there.same(c.bad) {
-		return c.config
-	}
-	config, err := c.of.read()
-	if after, _ := c.taken.again(c.now()); !after.same(there) {
-		return c.config // they changed meanwhile: the next connection looks again
-	}
-	if err != nil {
-		c.bad = there
-		c.report(fmt.Errorf("a file of the proxy's certificates has changed and is not taken; what was read before is used on: %w", err))
-		return c.config
-	}
-	c.config, c.taken, c.bad = config, there, nil
+	config, _ := c.latest(func(secretFiles) (*tls.Config, error) { return c.of.read() })
 	return config
 }
 

@@ -6,17 +6,9 @@ import (
 	"io/fs"
 	"os"
 	"sync"
-	"time"
 
 	"zabor/provider"
 )
-
-// SettleTime is how old a changed secret file must be before it is taken: who
-// writes into it in place may not be through.
-const SettleTime = 2 * time.Second
-
-// secretFiles are the files that ${NAME} were read from, as they were before.
-type secretFiles map[string]fs.FileInfo
 
 // Rotation is what becomes of a configuration's secrets whose files change while
 // the program runs. It may be used concurrently.
@@ -24,20 +16,13 @@ type Rotation struct {
 	first   *Config
 	content []byte
 	env     Env
-	report  func(error)
-	now     func() time.Time
-
-	mu     sync.Mutex
-	taken  secretFiles // as they were when current was read
-	config *Config
-	turn   int         // rises when current is another
-	bad    secretFiles // as they were when they could not be taken
+	followed[*Config]
 }
 
 // Rotation follows the files that hold c's secrets. report is told, once for each
 // change, why one was not taken.
 func (c *Config) Rotation(report func(error)) *Rotation {
-	return &Rotation{first: c, config: c, taken: c.files, content: c.content, env: c.env, report: report, now: time.Now}
+	return &Rotation{first: c, content: c.content, env: c.env, followed: follow("a file with a secret", c, c.files, report)}
 }
 
 // Credentials is for [provider.Options]: it looks at the files each time it is
@@ -72,30 +57,11 @@ func (r *Rotation) ProxyToken() string {
 
 // current is the configuration with the secrets as their files have them, or had
 // them before they became unusable.
-func (r *Rotation) current() (*Config, int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	there, settled := r.taken.again(r.now())
-	if there.same(r.taken) || !settled || there.same(r.bad) {
-		return r.config, r.turn
-	}
-	c, err := r.read(there)
-	if after, _ := r.taken.again(r.now()); !after.same(there) {
-		return r.config, r.turn // it changed meanwhile: the next use looks again
-	}
-	if err != nil {
-		r.bad = there
-		r.report(fmt.Errorf("a file with a secret has changed and is not taken; what was read before is used on: %w", err))
-		return r.config, r.turn
-	}
-	r.config, r.taken, r.bad = c, there, nil
-	r.turn++
-	return r.config, r.turn
-}
+func (r *Rotation) current() (*Config, int) { return r.latest(r.read) }
 
 // read reads the configuration once more, as it was at the start but for what the
-// files hold. One that is away or empty, or from which the
-// proxy would have no token, is none, whatever default there is.
+// files hold. One that is away or empty, or from which the proxy would have no token,
+// is none, whatever default there is.
 func (r *Rotation) read(there secretFiles) (*Config, error) {
 	for path, was := range r.taken {
 		switch is := there[path]; {
@@ -122,41 +88,6 @@ func (r *Rotation) read(there secretFiles) (*Config, error) {
 		}
 	}
 	return c, nil
-}
-
-// again looks at the same files as they are now. settled: none that is another
-// one was written a moment ago.
-func (f secretFiles) again(now time.Time) (there secretFiles, settled bool) {
-	there, settled = secretFiles{}, true
-	for path, was := range f {
-		info, err := os.Stat(path) // through symbolic links: one that is put in another's place is a change
-		if err != nil {
-			there[path] = nil
-			continue
-		}
-		there[path] = info
-		if age := now.Sub(info.ModTime()); !sameFile(was, info) && age >= 0 && age < SettleTime {
-			settled = false
-		}
-	}
-	return there, settled
-}
-
-func (f secretFiles) same(o secretFiles) bool {
-	for path, info := range f {
-		was, ok := o[path]
-		if !ok || !sameFile(was, info) {
-			return false
-		}
-	}
-	return true
-}
-
-func sameFile(a, b fs.FileInfo) bool {
-	if a == nil || b == nil {
-		return a == nil && b == nil
-	}
-	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }
 
 // readSecret reads the file at path and remembers what it was like before.
