@@ -81,6 +81,6 @@ func Park(err error) bool {
 	return false
 }
 
-func keyError(row Row, err error) error {
+func rowError(row Row, err error) error {
 	return &Error{Key: row.Key, Row: row, Reason: row.Reason, Err: err}
 }

@@ -11,7 +11,7 @@ import (
 // had its message, and may have made the call. It calls nothing, runs no hook, and
 // alerts nobody: whoever imports has a report. The reason says who had it.
 //
-// An e whose request cannot be made any more has no Freeze, and its row takes
+// An e whose request cannot be made any more has no Render, and its row takes
 // whatever request a person releases it for; only its Key and Message are needed
 // then. inserted is false where there was a row, which is returned as it is. After
 // an error there may be a row, and Import may be called again.
@@ -20,7 +20,7 @@ func (f *Fence) Import(ctx context.Context, e Effect, reason string) (row Row, i
 	if err != nil {
 		return Row{}, false, fmt.Errorf("import %s: %w; nothing was written", e.Key, err)
 	}
-	row, err = f.Store.Insert(ctx, fresh, Write{Lease: fresh.Lease})
+	row, err = f.Store.Insert(ctx, fresh, Write{Lease: fresh.Open.Lease, DueIn: Never})
 	if err != nil {
 		return Row{}, false, fmt.Errorf("import %s: %w", e.Key, err)
 	}
@@ -30,7 +30,7 @@ func (f *Fence) Import(ctx context.Context, e Effect, reason string) (row Row, i
 // imported is the row that Import writes.
 func (f *Fence) imported(e Effect, reason string) (Row, error) {
 	row := Row{Key: e.Key}
-	if e.Freeze != nil {
+	if e.Render != nil {
 		e.MissingRow = Held
 		var err error
 		if row, err = f.fresh(e); err != nil {
@@ -40,11 +40,12 @@ func (f *Fence) imported(e Effect, reason string) (Row, error) {
 		if err := e.Key.Validate(); err != nil {
 			return Row{}, err
 		}
-		row.State, row.Claim, row.Generation, row.Captures, row.Allowance = Held, Claim{}.next(), 1, 1, 1
-		row.Message, row.Provider, row.Account, row.Amount = e.Message, e.Provider, e.Account, e.Amount
+		row.State, row.Claim, row.Generation, row.Tries, row.Unproven = Held, Claim{}.next(), 1, 1, 1
+		row.Fingerprint.Message, row.Amount = e.Fingerprint.Message, e.Amount
+		row.Endpoint = Endpoint{Provider: e.Provider, Account: e.Account}
 		row.ProviderKey = providerKey(f.Secret, row.Key, 1, requestMain)
 	}
-	row.Basis, row.Reason = ByImport, reason
+	row.Cause, row.Reason = ByImport, reason
 	return row, nil
 }
 
@@ -69,30 +70,30 @@ func (p Payment) Agrees(row Row) bool {
 
 func sameMoney(a, b Money) bool { return a.Currency == "" || b.Currency == "" || a == b }
 
-// Foresee is the row that [Fence.ImportPayment] leaves where there is row; nil: none.
+// Plan is the row that [Fence.ImportPayment] leaves where there is row; nil: none.
 // written is false where it leaves row as it is, or only marks that p contradicts it.
-func (p Payment) Foresee(row *Row) (next Row, written bool) {
+func (p Payment) Plan(row *Row) (next Row, written bool) {
 	switch {
 	case row == nil:
 		return p.row(), true
-	case row.State != Held || row.Basis != ByImport:
+	case row.State != Held || row.Cause != ByImport:
 		return *row, false
 	}
 	next = *row
 	next.Claim = row.Claim.next()
 	switch {
 	case p.Contradicted:
-		next.Basis, next.Reason = ByContradiction, p.Reason
+		next.Cause, next.Reason = ByConflict, p.Reason
 	case p.Reference == "":
 		return *row, false
 	case !sameMoney(row.Amount, p.Amount):
-		next.Basis, next.Reason = ByContradiction, fmt.Sprintf("the payment %s is of another amount: %s", p.Reference, p.Reason)
+		next.Cause, next.Reason = ByConflict, fmt.Sprintf("the payment %s is of another amount: %s", p.Reference, p.Reason)
 	default:
 		next.State, next.Reference, next.Reason = Settled, p.Reference, p.Reason
 		if next.Amount.Currency == "" {
 			next.Amount = p.Amount
 		}
-		return closed(next), true
+		return hooked(next), true
 	}
 	return next, false
 }
@@ -101,12 +102,12 @@ func (p Payment) Foresee(row *Row) (next Row, written bool) {
 // somebody else's call: any message for its key is answered by it.
 func (p Payment) row() Row {
 	row := Row{
-		Key: p.Key, State: Settled, Basis: ByImport, Claim: Claim{}.next(), Generation: 1, Captures: 1, Allowance: 1,
-		Provider: p.Provider, Amount: p.Amount, Reference: p.Reference, Reason: p.Reason,
+		Key: p.Key, State: Settled, Cause: ByImport, Claim: Claim{}.next(), Generation: 1, Tries: 1, Unproven: 1,
+		Endpoint: Endpoint{Provider: p.Provider}, Amount: p.Amount, Reference: p.Reference, Reason: p.Reason,
 	}
 	switch {
 	case p.Contradicted:
-		row.State, row.Basis, row.Reference = Held, ByContradiction, ""
+		row.State, row.Cause, row.Reference = Held, ByConflict, ""
 	case p.Reference == "":
 		row.State = Held
 	}
@@ -131,7 +132,11 @@ func (f *Fence) ImportPayment(ctx context.Context, p Payment) (row Row, written 
 	}
 	fresh := p.row()
 	fresh.ProviderKey = providerKey(f.Secret, p.Key, 1, requestMain)
-	row, err = f.Store.Insert(ctx, fresh, Write{})
+	row, err = f.Store.Insert(ctx, fresh, Write{DueIn: Never})
+	if shared, ok := errors.AsType[*ReferenceError](err); ok {
+		fresh.State, fresh.Cause, fresh.Reason = Held, ByConflict, fmt.Sprintf("the payment %s belongs to %s: %s", shared.Reference, shared.Owner, p.Reason)
+		row, err = f.Store.Insert(ctx, fresh, Write{DueIn: Never})
+	}
 	if err != nil {
 		return fail(err)
 	}
@@ -139,12 +144,16 @@ func (f *Fence) ImportPayment(ctx context.Context, p Payment) (row Row, written 
 		return row, true, nil
 	}
 	for {
-		next, settles := p.Foresee(&row)
+		next, settles := p.Plan(&row)
 		if next.Claim == row.Claim {
 			return row, false, nil
 		}
 		note := &Note{Epoch: next.Claim.Epoch, Kind: evidence, Text: "was held: " + row.Reason}
-		err = f.Store.Swap(ctx, row, next, Write{Note: note})
+		err = f.Store.Swap(ctx, row, next, Write{Note: note, DueIn: Never})
+		if shared, ok := errors.AsType[*ReferenceError](err); ok {
+			next, settles = row.follow(Held, ByConflict, fmt.Sprintf("the payment %s belongs to %s: %s", shared.Reference, shared.Owner, p.Reason)), false
+			err = f.Store.Swap(ctx, row, next, Write{Note: note, DueIn: Never})
+		}
 		switch {
 		case err == nil:
 			return next, settles, nil

@@ -1,10 +1,12 @@
 package zabor
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/gob"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,56 +15,81 @@ import (
 	"strings"
 )
 
-// Journal keeps successes on the local disk while the database is away. What is
-// in it is saved by [Fence.ReplayJournal]. Several processes may share one.
+// Journal keeps successes on the local disk while the database is away. The fence
+// saves its entries by [Fence.ReplayJournal]. Several processes may share one folder.
 type Journal struct {
 	dir string
 
-	// Seal encrypts what a file will hold, and Open decrypts it; both nil: it is
-	// kept as it is. They are set before first use.
+	// Seal encrypts the content of a file, and Open decrypts it; both nil: it is kept
+	// as it is. Set them before first use.
 	Seal func(plain []byte) []byte
 	Open func(sealed []byte) ([]byte, error)
 }
 
-// OpenJournal makes the folder where it is missing, and sees that it can be
-// written to.
+// A file's name has a digest of its key, so that the row of an entry that cannot be
+// read is known all the same. An entry that was set aside has another ending.
+const (
+	journalSuffix = ".success"
+	asideSuffix   = ".unreadable"
+)
+
+// entry is one success as it stands in the journal, in gob: keys, references and
+// bodies byte for byte. Its row has no frozen request.
+type entry struct {
+	Row     Row
+	Outcome Outcome
+}
+
+// OpenJournal makes the folder if it is missing, and checks that it can be written to.
 func OpenJournal(dir string) (*Journal, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("journal: %w", err)
 	}
 	j := &Journal{dir: dir}
 	probe := filepath.Join(dir, "probe-"+randomName())
-	if err := j.write(probe, []byte("{}")); err != nil {
-		return nil, fmt.Errorf("journal: %w", err)
+	err := j.write(probe, []byte("probe"))
+	if err == nil {
+		err = os.Remove(probe)
 	}
-	if err := os.Remove(probe); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("journal: %w", err)
 	}
 	return j, nil
 }
 
-// entry is one success as it stands in the journal. Its row is without the
-// frozen request, which a closed row does not need.
-type entry struct {
-	Row     Row
-	Outcome Outcome
-}
-
-const journalSuffix = ".success.json"
-
-// keep writes o beside the row that it belongs to, and returns once the disk
-// has it.
+// keep writes o beside the row that it belongs to, and returns once the disk has it.
 func (j *Journal) keep(row Row, o Outcome) (path string, err error) {
-	row = row.withoutRequest()
-	content, err := json.Marshal(entry{Row: row, Outcome: o})
-	if err != nil {
+	row.Open.Request, row.Open.Sealed.Request = nil, nil
+	var content bytes.Buffer
+	if err := gob.NewEncoder(&content).Encode(entry{Row: row, Outcome: o}); err != nil {
 		return "", err
 	}
+	sealed := content.Bytes()
 	if j.Seal != nil {
-		content = j.Seal(content)
+		sealed = j.Seal(sealed)
 	}
-	path = filepath.Join(j.dir, randomName()+journalSuffix)
-	return path, j.write(path, content)
+	path = filepath.Join(j.dir, row.Digest()+"-"+randomName()+journalSuffix)
+	return path, j.write(path, sealed)
+}
+
+// errLocked: an entry cannot be decrypted.
+var errLocked = errors.New("it cannot be decrypted")
+
+// read is the entry at path. [fs.ErrNotExist]: another process was faster.
+func (j *Journal) read(path string) (e entry, err error) {
+	content, err := os.ReadFile(path)
+	if err == nil && j.Open != nil {
+		if content, err = j.Open(content); err != nil {
+			err = fmt.Errorf("%w: %w", errLocked, err)
+		}
+	}
+	if err == nil {
+		err = gob.NewDecoder(bytes.NewReader(content)).Decode(&e)
+	}
+	if err == nil && (e.Outcome.Reference == "" || !strings.HasPrefix(filepath.Base(path), e.Row.Digest())) {
+		err = errors.New("it is no success of the key in its name")
+	}
+	return e, err
 }
 
 // write makes a file whole or not at all: under another name first, synced, then
@@ -86,6 +113,11 @@ func (j *Journal) write(path string, content []byte) error {
 		os.Remove(path + ".part")
 		return err
 	}
+	return j.sync()
+}
+
+// sync makes renames in the folder durable.
+func (j *Journal) sync() error {
 	dir, err := os.Open(j.dir)
 	if err != nil {
 		return err
@@ -100,47 +132,84 @@ func randomName() string {
 	return hex.EncodeToString(b[:])
 }
 
-// ReplayJournal saves every success that the journal holds and takes it out. Call
-// it before any message is taken: a message whose success is still in the journal
-// finds a row that does not know of it. With an error the rest stays, to be
-// replayed again; saving one twice changes nothing. It does nothing without a
-// journal.
+// Digest names k in 32 hexadecimal digits, for names of files.
+func (k Key) Digest() string {
+	var text []byte
+	for _, part := range []string{k.Scope, k.Order, k.Step} {
+		text = appendPart(text, part)
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:16])
+}
+
+// ReplayJournal saves every success that the journal holds and takes it out. Call it
+// before any message is taken: the row of such a success does not know of it. An entry
+// that cannot be saved stays, and the others go on; saving one twice changes nothing.
+// Without a journal it does nothing.
+//
+// An entry that cannot be read is set aside, with a critical alert, and its row is
+// held if it is open. If no entry at all can be decrypted, all stay and the error says
+// so: the journal's key is wrong, and the process must not start.
 func (f *Fence) ReplayJournal(ctx context.Context) (saved int, err error) {
 	if f.Journal == nil {
 		return 0, nil
 	}
-	names, err := os.ReadDir(f.Journal.dir)
+	paths, err := filepath.Glob(filepath.Join(f.Journal.dir, "*"+journalSuffix))
 	if err != nil {
 		return 0, fmt.Errorf("journal: %w", err)
 	}
-	for _, name := range names {
-		if !strings.HasSuffix(name.Name(), journalSuffix) {
+	var errs []error
+	unreadable, locked := map[string]error{}, 0
+	for _, path := range paths {
+		e, err := f.Journal.read(path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			continue
+		case err != nil:
+			unreadable[path] = err
+			if errors.Is(err, errLocked) {
+				locked++
+			}
 			continue
 		}
-		path := filepath.Join(f.Journal.dir, name.Name())
-		content, err := os.ReadFile(path)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // another process was faster
-		}
-		if err != nil {
-			return saved, fmt.Errorf("journal: %w", err)
-		}
-		if f.Journal.Open != nil {
-			if content, err = f.Journal.Open(content); err != nil {
-				return saved, fmt.Errorf("journal: %s: %w", path, err)
-			}
-		}
-		var e entry
-		if err := json.Unmarshal(content, &e); err != nil || e.Outcome.Reference == "" {
-			return saved, fmt.Errorf("journal: %s is no success of a call (%w); look at it and move it away", path, err)
-		}
-		if _, err := f.trySave(ctx, e.Row, after(e.Row, e.Outcome, false), e.Outcome); err != nil {
-			return saved, fmt.Errorf("journal: save %s with reference %s: %w", e.Row.Key, e.Outcome.Reference, err)
+		s := &saving{f: f, sent: e.Row, outcome: e.Outcome, cause: ByCall, row: e.Row, next: after(e.Row, e.Outcome)}
+		if _, err := s.try(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("journal: save %s with reference %s: %w", e.Row.Key, e.Outcome.Reference, err))
+			continue
 		}
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return saved, fmt.Errorf("journal: %w", err)
+			errs = append(errs, fmt.Errorf("journal: %w", err))
 		}
 		saved++
 	}
-	return saved, nil
+	if locked > 0 && locked == len(paths) {
+		return 0, fmt.Errorf("journal: none of the %d entries in %s can be decrypted: give the encryption_key that they were written with; nothing was started", locked, f.Journal.dir)
+	}
+	for path, err := range unreadable {
+		errs = append(errs, f.setAside(ctx, path, err))
+	}
+	return saved, errors.Join(errs...)
+}
+
+// setAside holds the open row of the entry at path, which cannot be read, and renames
+// the file.
+func (f *Fence) setAside(ctx context.Context, path string, why error) error {
+	digest, _, _ := strings.Cut(filepath.Base(path), "-")
+	row, err := f.Store.LoadDigest(ctx, digest)
+	for ; err == nil && !row.State.Closed() && row.State != Held; row, err = f.Store.Load(ctx, row.Key) {
+		next := row.follow(Held, ByConflict, fmt.Sprintf("a success of it is in %s, which cannot be read: %v", path+asideSuffix, why))
+		if _, err := f.swap(ctx, row, next, Write{}); err == nil {
+			break
+		} else if !errors.Is(err, ErrStale) {
+			return fmt.Errorf("journal: %s cannot be read, and its row cannot be held: %w", path, err)
+		}
+	}
+	if err != nil && !errors.Is(err, ErrNoRow) {
+		return fmt.Errorf("journal: %s cannot be read, and its row cannot be looked for: %w", path, err)
+	}
+	if err := os.Rename(path, path+asideSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("journal: %w", err)
+	}
+	f.alert(row, Critical, "journal-unreadable", fmt.Sprintf("a success in the journal cannot be read (%v); it is kept as %s, and its row is held if it is open", why, path+asideSuffix))
+	return f.Journal.sync()
 }

@@ -2,7 +2,7 @@ package zabor
 
 import "time"
 
-// Verdict is what one call, or one look-up's hit, proves. The zero Verdict
+// Verdict is what one call, or one hit of a look-up, proves. The zero Verdict
 // proves nothing.
 type Verdict uint8
 
@@ -18,9 +18,9 @@ const (
 	Refused
 	// Unsent: not one byte of the request left this machine.
 	Unsent
-	// TurnedAway: the provider answered, and the answer says that it did
-	// nothing and that the same request may be sent later (401, 403, 407, 421,
-	// 425, 429 and what the profile calls transient).
+	// TurnedAway: the answer says that nothing was done, and that the same request
+	// may be sent later (401, 403, 407, 421, 425, 429 and what the profile calls
+	// transient).
 	TurnedAway
 	// Misdirected: the request went to a wrong address or in a wrong form
 	// (404, 405, 307 …). No machine may try it again.
@@ -51,82 +51,71 @@ type Outcome struct {
 	// StoredRefusal reports that the provider stores a refusal of this kind
 	// under the key, so that it also speaks for earlier sends.
 	StoredRefusal bool
+	// Unauthorized, with TurnedAway: the credentials were refused (401, 403). If other
+	// orders of the endpoint succeed meanwhile, such a try is counted.
+	Unauthorized bool
 	// RetryAfter is how long the provider asks to be left alone; 0: it does not.
 	RetryAfter time.Duration
-	// Pause: nothing more should be sent to the provider for a while, although the
-	// verdict alone does not say so: what answers is not the provider (a redirect).
+	// Pause: send nothing more to the provider for a while, although the verdict
+	// alone does not say so. Another server answers in its place (a redirect).
 	Pause bool
 }
 
-// after is the row that follows when the call of row's claim has ended with o:
-// the one table of what an answer leads to. earlier reports that another send
-// of the row is open, of which this answer says nothing.
-func after(row Row, o Outcome, earlier bool) Row {
-	next := row
-	next.Claim = row.Claim.next()
-	next.Basis = ByCall
-	next.Reason = o.Reason
+// after is the row that follows when the latest send of row has ended with o. It
+// is the one table of what an answer leads to.
+func after(row Row, o Outcome) Row {
+	replay := row.Open.Replays > 0 // the send before it is in doubt, and this answer may say nothing of it
 	switch o.Verdict {
 	case Done, Begun:
-		return adopt(row, o)
+		return adopt(row, o, ByCall)
 	case Refused, Malformed:
-		if earlier && !o.StoredRefusal {
-			return inDoubt(next)
-		}
-		next.State = Declined
-		if o.Verdict == Malformed {
-			next.Basis = ByForm
-		}
-		next.Answer = o.Answer
-	case Unsent, TurnedAway:
-		if earlier {
-			return inDoubt(next)
-		}
-		next.State = Released
-		next.Basis = ByUnsent
-		if o.Verdict == TurnedAway {
-			next.Basis = ByTurnedAway
-		}
-		next.Free++
-	case Misdirected:
-		next.State = Held
-	default:
-		if row.TwoStep() && row.Prepared == "" && !earlier {
-			// The request that moves money was never sent: an orphan at the
-			// provider at worst.
-			next.State, next.Basis = Released, ByPrepare
+		if replay && !o.StoredRefusal {
 			break
 		}
-		return inDoubt(next)
+		next := row.follow(Declined, ByCall, o.Reason)
+		if o.Verdict == Malformed {
+			next.Cause = ByForm
+		}
+		next.Unproven, next.Answer = max(0, row.Unproven-1), o.Answer
+		if o.StoredRefusal {
+			next.Unproven = 0
+		}
+		return next
+	case Unsent, TurnedAway:
+		return nothingDone(row, o.Reason, !o.Unauthorized)
+	case Misdirected:
+		return row.follow(Held, ByCall, o.Reason)
+	default:
+		if row.TwoStep() && row.Prepared == "" {
+			// The request that moves money was never sent: an orphan at the
+			// provider at worst.
+			return nothingDone(row, o.Reason, false)
+		}
 	}
-	return closed(next)
+	return row.follow(Doubt, ByCall, o.Reason)
 }
 
-// closed is next without the frozen request, if nothing is left to find out.
-func closed(next Row) Row {
-	if next.State.Closed() {
-		return next.withoutRequest()
+// nothingDone is the row that follows when the latest send of row surely did
+// nothing: free if no other send may have acted. A free try is not counted.
+func nothingDone(row Row, reason string, free bool) Row {
+	next := row.follow(Released, ByCall, reason)
+	next.Unproven = max(0, row.Unproven-1)
+	switch {
+	case row.Open.Replays > 0:
+		next.State = Doubt // the send before the replay is still in doubt
+	case free:
+		next.Tries = max(0, row.Tries-1)
 	}
-	return next
-}
-
-func inDoubt(next Row) Row {
-	next.State = Doubt
 	return next
 }
 
 // adopt is the row that follows when a reference arrives, in whatever state the
-// row is by now. A success is a fact: it is saved whoever holds the claim. The
-// reference is write-once; a different one is kept beside it.
-func adopt(row Row, o Outcome) Row {
-	next := row
-	next.Claim = row.Claim.next()
-	next.Basis = ByCall
-	next.Reason = o.Reason
+// row is by now. The reference is write-once; a different one is kept beside it.
+func adopt(row Row, o Outcome, cause Cause) Row {
+	next := row.follow(row.State, cause, o.Reason)
 	switch {
 	case row.Reference == "":
-		next.Reference = o.Reference
-		next.Answer = o.Answer
+		next.Reference, next.Answer = o.Reference, o.Answer
 	case row.Reference == o.Reference:
 		if o.Answer != nil {
 			next.Answer = o.Answer
@@ -144,7 +133,7 @@ func adopt(row Row, o Outcome) Row {
 	default:
 		next.State = Pending
 	}
-	return closed(next)
+	return next
 }
 
 // adopted reports whether row already says all that adopt would write, so that
@@ -152,4 +141,19 @@ func adopt(row Row, o Outcome) Row {
 func adopted(row Row, o Outcome) bool {
 	known := row.Reference == o.Reference || row.OtherReference == o.Reference
 	return known && (row.State == Settled || row.State == Pending && o.Verdict == Begun)
+}
+
+// decidable reports whether the outcome of the send with the given id still decides
+// about row: no later send was made, and no person has spoken since.
+func decidable(row Row, send [16]byte) bool {
+	if row.Open.Send != send {
+		return false
+	}
+	switch row.State {
+	case Captured, Doubt:
+		return true
+	case Held:
+		return row.Cause != ByPerson && row.Cause != ByImport && row.Cause != ByConflict
+	}
+	return false
 }

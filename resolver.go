@@ -2,9 +2,10 @@ package zabor
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
-	"slices"
+	"maps"
 	"time"
 )
 
@@ -12,110 +13,71 @@ import (
 type Finding struct {
 	// Absent: the provider does not know the call. It proves nothing by itself.
 	Absent bool
-	// Outcome is what was found where Absent is false. Unproven: the look-up
+	// Outcome is the call that was found, if Absent is false. Unproven: the look-up
 	// did not decide.
 	Outcome Outcome
 	// Several: more than one hit moved money.
 	Several bool
 }
 
-// Lookup asks the provider about a row without moving money. An error says
-// nothing about the row; a [LaterError] that the provider is not to be asked again
-// before its time.
+// Lookup asks the provider about a row without moving money. It asks as the call was
+// made: with the same account and header fields. An error says nothing about the row;
+// a [LaterError] also says when the provider may be asked again.
 type Lookup func(ctx context.Context, row Row) (Finding, error)
 
 // Resolver decides rows that are in doubt or pending, and runs hooks that are due,
-// from the table alone. Many may run on one table: each asks the provider about
-// other rows ([Store].Look), and one that dies while it asks delays a row by
-// [LookTime] at most. Its fields are set before first use; one
-// Resolver is run by one goroutine.
+// from the table alone. Many may run on one table: each leases other rows
+// ([Store].Watch). If one dies while it asks, its rows wait for [LookupTime]. Set its
+// fields before first use. One goroutine runs a Resolver.
 type Resolver struct {
 	Fence  *Fence
-	Lookup Lookup
-	// Replay sends the frozen request of a row again, under its key, as a
-	// Call does; rows say until when. Nil: nothing is ever sent again.
+	Lookup Lookup // nil: nothing is looked up
+	// Replay sends the frozen request of a row again, under its key, as a Call
+	// does. Rows say until when. Nil: nothing is ever sent again.
 	Replay Call
 
-	// Scope is the installation whose rows are resolved, see [Key.In]; empty: all rows.
-	// Those of another one are for its own resolver, which has its credentials.
-	Scope string
-	// Of reports whether the rows of a provider are resolved here; nil: those of
-	// all. A round waits for each provider that it asks: one that hangs delays the
-	// rows of the others, unless each has a resolver of its own.
-	Of func(provider string) bool
+	Scope     string   // the installation whose rows are resolved, see [Key.In]; empty: all rows
+	Providers []string // only rows of these; nil: of all
+	Others    bool     // instead: rows of all other providers
 
-	// Every is the pause between two rounds. Zero: a second.
-	Every time.Duration
+	Every time.Duration // pause between two rounds; zero: a second
 
 	// Now is the clock by which rows are watched; nil: time.Now. It must not jump.
 	Now func() time.Time
 
-	watched map[Key]*watch
-	control map[lookedUp]bool    // look-ups that have found a known row
-	quiet   map[string]time.Time // by provider: when it may be looked up again
+	id    [16]byte
+	last  map[Key]sight          // of rows that this resolver watches
+	later map[Endpoint]time.Time // no look-up before
 }
 
-// lookedUp is a kind of look-up, and where it looks for what.
-type lookedUp struct {
-	provider, account string
-	of                string // the place of the rows that are looked for
-	at                string // where they are looked for
-	by                asking
+// sight is when a resolver has last seen a row.
+type sight struct {
+	send [16]byte
+	at   time.Time // monotonic
 }
 
-// asking is by what of a row a look-up asks: another request, that may fail alone.
-type asking uint8
+// LookupTime is the lease of rows that a resolver asks about. A look-up that takes
+// longer may be made twice.
+const LookupTime = 10 * time.Second
 
+// The gaps between two look-ups. A doubtful row is asked about as often as its doubt
+// is old, a pending row as its verdict is late, within these bounds.
 const (
-	byCarried   asking = iota // what the request carried
-	byPrepared                // the id of the first request of two
-	byReference               // the reference of what is pending
+	shortestGap       = 250 * time.Millisecond
+	longestGap        = time.Minute
+	longestPendingGap = time.Hour
+	watchLimit        = 10 // rows of one lease
 )
 
-// askingFor is how row is asked about, where the provider can be asked so.
-func askingFor(row Row) asking {
-	switch {
-	case row.State == Pending:
-		return byReference
-	case row.Prepared != "":
-		return byPrepared
-	}
-	return byCarried
-}
-
-// as is r, a settled row, to be asked about as by says; false: it cannot be.
-func (r Row) as(by asking) (Row, bool) {
-	switch by {
-	case byReference:
-		r.State = Pending
-	case byPrepared:
-		return r, r.Prepared != ""
-	default:
-		r.Prepared = ""
-	}
-	return r, true
-}
-
-// watch is how long this process has seen a row without a new send.
-type watch struct {
-	captured time.Time // with sends: which were watched
-	sends    int       // captures and replays
-	since    time.Time // monotonic
-	next     time.Time // of the next try of a hook
-	pause    time.Duration
-	alerted  bool // that a free row waits for a message which does not come
-	seen     bool // in this round
-}
-
-func (r *Resolver) clock() time.Time {
+func (r *Resolver) now() time.Time {
 	if r.Now == nil {
 		return time.Now()
 	}
 	return r.Now()
 }
 
-// Run resolves until ctx ends. Errors of the store or of a look-up are passed to
-// report (nil: to the fence's Log) and tried again.
+// Run resolves until ctx ends. Errors of the store or of a look-up go to report (nil:
+// to the fence's Log) and are tried again.
 func (r *Resolver) Run(ctx context.Context, report func(error)) {
 	every := r.Every
 	if every == 0 {
@@ -140,364 +102,352 @@ func (r *Resolver) Run(ctx context.Context, report func(error)) {
 	}
 }
 
-// Round looks once at every open row and decides what can be decided. The error
-// joins those of single rows; the others were looked at all the same.
+// Round looks once at each row that is due, and decides what can be decided. The
+// error joins those of single rows; the others were looked at all the same.
 func (r *Resolver) Round(ctx context.Context) error {
-	if r.watched == nil {
-		r.watched = map[Key]*watch{}
-		r.control = map[lookedUp]bool{}
-		r.quiet = map[string]time.Time{}
+	if r.last == nil {
+		rand.Read(r.id[:])
+		r.last, r.later = map[Key]sight{}, map[Endpoint]time.Time{}
 	}
-	err := errors.Join(
-		r.pages(ctx, r.open, func(after Key, limit int) ([]Row, error) {
-			return r.Fence.Store.Open(ctx, []State{Captured, Doubt, Pending, Released}, after, limit)
-		}),
-		r.pages(ctx, r.due, func(after Key, limit int) ([]Row, error) {
-			return r.Fence.Store.Due(ctx, after, limit)
-		}))
-	for k, w := range r.watched {
-		if !w.seen {
-			delete(r.watched, k)
-		}
-		w.seen = false
-	}
-	return err
-}
-
-// mine reports whether row is resolved here.
-func (r *Resolver) mine(row Row) bool {
-	return row.In(r.Scope) && (r.Of == nil || r.Of(row.Provider))
-}
-
-// pages does what is to be done with every row that list lists and that is resolved
-// here, and joins the errors.
-func (r *Resolver) pages(ctx context.Context, do func(context.Context, []Row) error, list func(after Key, limit int) ([]Row, error)) error {
-	const page = 100
+	maps.DeleteFunc(r.last, func(_ Key, s sight) bool { return r.now().Sub(s.at) > 2*longestPendingGap })
 	var errs []error
-	var after Key
+	done := map[Key]bool{}
 	for ctx.Err() == nil {
-		rows, err := list(after, page)
+		rows, err := r.Fence.Store.Watch(ctx, Watch{By: r.id, Scope: r.Scope, Providers: r.Providers, Others: r.Others, For: LookupTime, Limit: watchLimit})
 		if err != nil {
 			return errors.Join(append(errs, fmt.Errorf("list open rows: %w", err))...)
 		}
-		last := len(rows) < page
-		if !last {
-			after = rows[len(rows)-1].Key
+		errs = append(errs, r.lookAt(ctx, rows))
+		for _, row := range rows {
+			if done[row.Key] {
+				return errors.Join(errs...) // the rest of this round is rows that are due again
+			}
+			done[row.Key] = true
 		}
-		errs = append(errs, do(ctx, slices.DeleteFunc(rows, func(row Row) bool { return !r.mine(row) })))
-		if last {
+		if len(rows) < watchLimit {
 			break
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// failed is the error of row, if it is one: a row that somebody else wrote
-// meanwhile is none.
+// lookAt looks at rows that are leased, and ends their leases.
+func (r *Resolver) lookAt(ctx context.Context, rows []Row) error {
+	begun := r.now()
+	var errs []error
+	var seen []Seen
+	for _, row := range rows {
+		add := r.watched(row)
+		row.Open.Watched += add
+		row.Open.Silent += add
+		s := Seen{Row: row, Add: add}
+		if ctx.Err() == nil && r.now().Sub(begun) <= LookupTime/2 { // else the next lease looks at it
+			left, err := r.look(ctx, row)
+			errs = append(errs, failed(row, err))
+			s.DueIn = r.gap(left)
+		}
+		seen = append(seen, s)
+	}
+	if len(seen) == 0 {
+		return errors.Join(errs...)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), SaveTimeout)
+	defer cancel()
+	return errors.Join(append(errs, r.Fence.Store.Watched(ctx, r.id, seen))...)
+}
+
+// watched is how long this resolver has watched row without a gap since it saw it
+// last: zero if another resolver had the row, or a request was sent, since then.
+func (r *Resolver) watched(row Row) time.Duration {
+	now, before := r.now(), r.last[row.Key]
+	r.last[row.Key] = sight{row.Open.Send, now}
+	if before.at.IsZero() || row.Open.Watcher != r.id || before.send != row.Open.Send {
+		return 0
+	}
+	return max(0, now.Sub(before.at))
+}
+
+// gap is how long row waits for its next look.
+func (r *Resolver) gap(row Row) time.Duration {
+	switch {
+	case row.HookDue != "":
+		return min(max(row.Open.Watched, time.Second), longestGap)
+	case row.State == Captured: // until the lease ends, and some time more by a clock that was set back
+		return max(row.Open.SendUntil.Sub(row.ReadAt), time.Second)
+	case row.State == Pending:
+		return min(max(row.Open.Watched, time.Second), longestPendingGap)
+	case row.State == Doubt:
+		return min(max(row.Open.Silent, shortestGap), longestGap)
+	}
+	return Never
+}
+
+// failed is the error of row, if it is one: a row that another writer wrote meanwhile
+// is none.
 func failed(row Row, err error) error {
-	if err == nil || errors.Is(err, ErrStale) {
+	if err == nil || errors.Is(err, ErrStale) || errors.Is(err, ErrNoRow) {
 		return nil
 	}
 	return fmt.Errorf("resolve %s: %w", row.Key, err)
 }
 
-// open decides what of rows can be decided now, and asks the provider about those
-// whose turn it is.
-func (r *Resolver) open(ctx context.Context, rows []Row) error {
-	read := r.clock()
-	var errs []error
-	var asked []Row
-	for _, row := range rows {
-		ask, err := r.look(ctx, row)
-		if errs = append(errs, failed(row, err)); ask {
-			asked = append(asked, row)
-		}
-	}
-	slices.SortStableFunc(asked, func(a, b Row) int { return a.LookedAt.Compare(b.LookedAt) })
-	for some := range slices.Chunk(asked, MaxLooks) {
-		errs = append(errs, r.askAll(ctx, some, read))
-	}
-	return errors.Join(errs...)
-}
-
-// look decides what can be decided about row without the provider, and whether to
-// ask it. It is ErrStale when somebody else was faster.
-func (r *Resolver) look(ctx context.Context, row Row) (ask bool, err error) {
-	w := r.watch(row)
+// look decides what can be decided about row now. It returns the row as it is then, as
+// far as known.
+func (r *Resolver) look(ctx context.Context, row Row) (Row, error) {
 	switch {
+	case row.HookDue != "":
+		return row, r.Fence.RunHook(ctx, row)
 	case row.State == Released:
-		r.remind(row, w)
-		return false, nil
-	case row.State == Captured && !r.sendEnded(row, w):
-		return false, nil
+		r.remind(row)
+		return row, nil
+	case row.State == Captured && !r.sendEnded(row):
+		return row, nil
 	case row.State == Captured:
-		return false, r.write(ctx, row, expired(row))
-	case row.State == Doubt && row.TwoStep() && row.Prepared == "" && row.Basis != ByMissingRow:
-		if !r.sendEnded(row, w) {
-			return false, nil
+		return r.write(ctx, row, expired(row))
+	case row.State == Doubt && row.TwoStep() && row.Prepared == "" && row.Cause != ByMissingRow:
+		if !r.sendEnded(row) {
+			return row, nil
 		}
-		next := follow(row, Released, ByPrepare)
-		next.Reason = "the first request of two gave no id that was saved; the one that moves money was never sent"
-		return false, r.write(ctx, row, next)
-	case r.canAsk(row) && row.lookDue():
-		return true, nil
+		return r.write(ctx, row, nothingDone(row, "the first request of two gave no id that was saved; the request that moves money was never sent", false))
+	case row.State != Doubt && row.State != Pending:
+		return row, nil
 	}
-	return false, r.expire(ctx, row)
-}
-
-// sendEnded reports whether no claim of row may send any more, by the database's
-// clock or by this process's.
-func (r *Resolver) sendEnded(row Row, w *watch) bool {
-	return row.leaseEnded() || r.clock().Sub(w.since) > row.Lease
-}
-
-// due runs the hooks that are due for rows, each less and less often.
-func (r *Resolver) due(ctx context.Context, rows []Row) error {
-	var errs []error
-	for _, row := range rows {
-		w := r.watch(row)
-		if r.clock().Before(w.next) {
-			continue
+	next, why, err := r.lookUp(ctx, row)
+	if errors.Is(err, ErrStale) || next.Claim != row.Claim {
+		return next, err
+	}
+	if err != nil {
+		why = "the last look-up failed: " + err.Error()
+	}
+	if next.State == Doubt && r.sendEnded(row) {
+		sent, replayErr := r.replay(ctx, row)
+		if sent.Claim != row.Claim {
+			return sent, errors.Join(err, replayErr)
 		}
-		w.pause = min(max(2*w.pause, time.Second), time.Minute)
-		w.next = r.clock().Add(w.pause)
-		errs = append(errs, failed(row, r.Fence.RunHook(ctx, row)))
+		err = errors.Join(err, replayErr)
 	}
-	return errors.Join(errs...)
+	next, expireErr := r.expire(ctx, row, why)
+	return next, errors.Join(err, expireErr)
 }
 
-// remind tells, once for each free row and process, that nobody came to capture
-// it again: its message may be lost.
-func (r *Resolver) remind(row Row, w *watch) {
-	if w.alerted || row.HoldAfter == 0 || row.Parked != "" || row.ReadAt.Sub(row.StateSince) <= row.HoldAfter {
+// sendEnded reports whether no claim of row may send any more, by the database's clock
+// or by the watch of resolvers. A replay waits for both.
+func (r *Resolver) sendEnded(row Row) bool {
+	return row.leaseEnded() || row.Open.Silent > row.Open.Lease
+}
+
+// remind tells, once for each released row, that no message has come to capture it
+// again: it may be lost.
+func (r *Resolver) remind(row Row) {
+	if row.Parked != "" {
 		return
 	}
-	w.alerted = true
-	r.Fence.alert(row, Warning, "free-and-forgotten", fmt.Sprintf("nothing was charged, and for %s no message came to try again: was it lost from the queue?", row.HoldAfter))
+	r.Fence.alert(row, Warning, "free-and-forgotten", fmt.Sprintf("nothing was charged, and for %s no message came to try again: was it lost from the queue?", row.Open.HoldAfter))
 }
 
-// follow is the row that follows row in the given state.
-func follow(row Row, state State, basis Basis) Row {
-	next := row
-	next.Claim = row.Claim.next()
-	next.State, next.Basis = state, basis
-	return next
-}
-
-// replay sends the frozen request again under its key, where the provider's
-// profile allowed it for a time that is not over: the provider answers with what
-// it did the first time, or does it now, once. The row is returned as it is now;
-// the same claim means that nothing was sent.
+// replay sends the frozen request again under its key, if the provider's profile allowed
+// it for a time that is not over: the provider answers with what it did the first time,
+// or does it now, once. It returns the row as it is now; the same claim means that
+// nothing was sent.
 func (r *Resolver) replay(ctx context.Context, row Row) (Row, error) {
+	f := r.Fence
 	if !r.canReplay(row) {
 		return row, nil
 	}
-	timeout := callTimeout(row.Lease)
-	wait, _, turn := r.Fence.breaker.wait(roadOf(row.Provider, row.Key), r.Fence.clock(), timeout)
+	timeout := callTimeout(row.Open.Lease)
+	pass, wait, _ := f.pauses.enter(circuitsOf(row.Provider, row.Account, row.Key), f.now(), timeout)
 	if wait > 0 {
 		return row, nil
 	}
 	start := time.Now()
-	next := follow(row, Doubt, row.Basis)
-	next.Replays++
-	if err := r.Fence.Store.Swap(ctx, row, next, Write{Lease: row.Lease}); err != nil {
+	sent := row.follow(Doubt, row.Cause, row.Reason)
+	sent.Unproven++
+	sent.Open.Replays++
+	sent.Open.Send = sent.Claim.ID
+	if err := f.Store.Swap(ctx, row, sent, Write{Lease: row.Open.Lease, DueIn: row.Open.Lease}); err != nil {
+		f.pauses.giveBack(pass, f.now())
 		return row, err
 	}
 	callCtx, cancel := context.WithDeadline(context.WithoutCancel(ctx), start.Add(timeout))
 	defer cancel()
-	o := r.Replay(callCtx, next)
-	r.Fence.ended(next, o, turn)
-	result := after(next, o, true)
-	if result.Basis == ByCall {
-		result.Basis = ByReplay
-	}
-	saved, _ := r.Fence.saveNext(ctx, next, result, o) // what the state says to a delivery is no error here
+	outcome := f.ended(pass, sent, r.Replay(callCtx, sent))
+	saved, _ := f.save(ctx, sent, outcome, Effect{}) // what the state says to a delivery is no error here
 	return saved, nil
 }
 
-// canReplay reports whether the frozen request may be sent again in time: by the
-// database's clock, and by this machine's too, lest one of them was set back. When
-// the call of a missing row was made nobody knows; and another place does not know
-// the key.
+// canReplay reports whether the frozen request may be sent again in time, by the
+// database's clock and by this machine's, lest one of them was set back. The time of
+// the call of a missing row is not known, and another address does not know the key.
 func (r *Resolver) canReplay(row Row) bool {
-	if r.Replay == nil || row.State != Doubt || row.Basis == ByMissingRow || row.Request == nil || row.ReplayUntil.IsZero() {
+	until := row.Open.ReplayUntil
+	if r.Replay == nil || row.State != Doubt || row.Cause == ByMissingRow || row.Open.Request == nil || until.IsZero() {
 		return false
 	}
-	if !r.Fence.here(row) {
+	if !row.leaseEnded() || row.Open.Silent <= row.Open.Lease || !r.Fence.sameEndpoint(row) {
 		return false
 	}
-	return !row.ReadAt.Add(row.Lease).After(row.ReplayUntil) && !r.clock().Add(row.Lease).After(row.ReplayUntil)
+	return !row.ReadAt.Add(row.Open.Lease).After(until) && !r.now().Add(row.Open.Lease).After(until)
 }
 
-func (r *Resolver) watch(row Row) *watch {
-	w := r.watched[row.Key]
-	if sends := row.Captures + row.Replays; w == nil || w.sends != sends || !w.captured.Equal(row.CapturedAt) {
-		w = &watch{sends: sends, captured: row.CapturedAt, since: r.clock()}
-		r.watched[row.Key] = w
+// lookUp asks the provider and writes what its answer proves. The same claim means that
+// it has decided nothing; why says what was missing.
+//
+// Absence is proof only if resolvers had watched the row for the whole lease and
+// AbsentAfter when the look-up began, on their own clocks and without a gap, and the
+// same look-up finds a row that the provider itself has settled.
+func (r *Resolver) lookUp(ctx context.Context, row Row) (_ Row, why string, err error) {
+	switch {
+	case r.Lookup == nil || row.Open.AbsentAfter == 0:
+		return row, "this provider has no look-up configured", nil
+	case r.now().Before(r.later[row.Endpoint]), r.Fence.pauses.asked(row.Provider, row.Account, r.Fence.now()):
+		return row, "the provider asks to be left alone", nil
 	}
-	w.seen = true
-	return w
-}
-
-// lookUp asks the provider and writes what its answer proves. Absence is proof
-// only where this process itself has watched the row for the whole lease and
-// AbsentAfter before it asked: its own clock cannot jump as a database's does,
-// and the lease bounds every send of the claim.
-func (r *Resolver) lookUp(ctx context.Context, row Row, w *watch) (done bool, err error) {
-	if !r.canLookUp(row) {
-		return false, nil
-	}
-	lateEnough := r.clock().Sub(w.since) >= row.Lease+row.AbsentAfter
+	lateEnough := row.Open.Silent >= row.Open.Lease+row.Open.AbsentAfter
 	found, err := r.find(ctx, row)
 	if err != nil {
-		return false, err
+		return row, "", err
 	}
-	if found.Several || !found.Absent && found.Outcome.Verdict != Unproven {
-		if ok, err := r.believed(ctx, row); err != nil || !ok {
-			return false, err
+	o := found.Outcome
+	decides := found.Several || found.Absent || o.Verdict == Done || o.Verdict == Begun || o.Verdict == Refused
+	switch {
+	case !decides:
+		return row, "the look-up did not decide: " + o.Reason, nil
+	case row.State == Pending && (found.Absent || o.Verdict == Begun && o.Reference == row.Reference):
+		return row, "the provider gave no verdict", nil
+	case (found.Absent || o.Verdict == Refused && row.State == Doubt) && !lateEnough:
+		return row, "it is too early: a request may still be on its way", nil
+	}
+	if found.Absent || !r.Fence.sameEndpoint(row) {
+		ok, err := r.controlled(ctx, row)
+		if err != nil {
+			return row, "", err
+		}
+		if !ok {
+			return row, "the look-up has found no row that is known to be settled there, so its answer proves nothing", nil
 		}
 	}
 	switch {
 	case found.Several:
-		next := follow(row, Held, ByLookup)
-		next.Reason = "the look-up found more than one call that moved money: " + found.Outcome.Reason
-		r.Fence.alert(next, Critical, "several-found", next.Reason)
-		return true, r.write(ctx, row, next)
+		next, err := r.write(ctx, row, row.follow(Held, ByConflict, "the look-up found more than one call that moved money: "+o.Reason))
+		return next, "", err
 	case found.Absent:
-		if row.State != Doubt || !lateEnough {
-			return false, nil
-		}
-		if r.Fence.nowhere(row) {
-			// Nothing that comes later says more: a person is told now.
-			next := follow(row, Held, ByLookup)
-			next.Reason = "the provider does not know the call here, and the version that made it did not keep where it was made: nothing is proven"
-			return true, r.write(ctx, row, next)
-		}
-		ok, err := r.controlled(ctx, row)
-		if err != nil || !ok {
-			return false, err
-		}
-		next := follow(row, Released, ByAbsence)
-		next.Reason = "the provider does not know the call"
-		return true, r.write(ctx, row, next)
+		next, err := r.write(ctx, row, row.follow(Released, ByAbsence, "the provider does not know the call"))
+		return next, "", err
+	case o.Verdict == Refused:
+		next := row.follow(Declined, ByLookup, o.Reason)
+		next.Unproven, next.Answer = 0, o.Answer
+		next, err := r.write(ctx, row, next)
+		return next, "", err
 	}
-	switch o := found.Outcome; o.Verdict {
-	case Done, Begun:
-		_, err := r.Fence.saveReference(ctx, row, o, ByLookup)
-		return row.State != Pending || o.Verdict == Done, err
-	case Refused:
-		if row.State == Doubt && !lateEnough {
-			return false, nil // a request may still be on its way, and succeed
-		}
-		next := follow(row, Declined, ByLookup).withoutAnswer()
-		next.Reason, next.Answer = o.Reason, o.Answer
-		return true, r.write(ctx, row, closed(next))
-	}
-	return false, nil
+	s := &saving{f: r.Fence, sent: row, outcome: o, cause: ByLookup, row: row, next: adopt(row, o, ByLookup)}
+	next, err := s.try(ctx)
+	return next, "", err
 }
 
 // find looks row up, and notes when the provider wants to be left alone.
 func (r *Resolver) find(ctx context.Context, row Row) (Finding, error) {
 	found, err := r.Lookup(ctx, row)
 	if later, ok := errors.AsType[*LaterError](err); ok {
-		r.quiet[row.Provider] = r.clock().Add(min(later.After, longestAsked))
+		wait := later.After
+		if row.Open.HoldAfter > 0 {
+			wait = min(wait, row.Open.HoldAfter)
+		}
+		r.later[row.Endpoint] = r.now().Add(wait)
 	}
 	return found, err
 }
 
-// believed reports whether what a look-up has found is about row. Where row was called
-// elsewhere, or with other credentials, what is found here by its id or order may be
-// somebody else's, unless what that place has settled is found here too.
-func (r *Resolver) believed(ctx context.Context, row Row) (bool, error) {
-	if r.Fence.here(row) || r.Fence.nowhere(row) {
-		return true, nil
+// lookupBy says which id a look-up uses. Each kind is a separate request and can fail
+// on its own.
+type lookupBy uint8
+
+const (
+	byRequest   lookupBy = iota // values that the request carried
+	byPrepared                  // the id of the first request of two
+	byReference                 // the reference of a pending row
+)
+
+func lookupOf(row Row) lookupBy {
+	switch {
+	case row.State == Pending:
+		return byReference
+	case row.Prepared != "":
+		return byPrepared
 	}
-	return r.controlled(ctx, row)
+	return byRequest
 }
 
-// lookedUpAs is the look-up that row needs.
-func (r *Resolver) lookedUpAs(row Row) lookedUp {
-	return lookedUp{row.Provider, row.Account, row.Place, r.Fence.place(row.Provider), askingFor(row)}
+// forLookup is row, a settled one, to be looked up by the given id; false: it has none.
+func (r Row) forLookup(by lookupBy) (Row, bool) {
+	switch by {
+	case byReference:
+		r.State = Pending
+	case byPrepared:
+		return r, r.Prepared != ""
+	default:
+		r.Prepared = ""
+	}
+	return r, true
 }
 
-// controlled reports whether the same look-up has found a row that is known to
-// be settled at the place of row: a look-up with a wrong credential finds nothing
-// either, and one by an id says nothing about one by what a request carried.
+// controlled reports whether the look-up of row finds a row that the provider has
+// settled at the endpoint of row. It is asked again for each decision, first for a row
+// that was settled after row's latest send: a wrong credential finds nothing, and
+// neither does an index that has stopped.
 func (r *Resolver) controlled(ctx context.Context, row Row) (bool, error) {
 	const newest, tries = 20, 3
-	how := r.lookedUpAs(row)
-	if r.control[how] {
-		return true, nil
-	}
-	known, err := r.Fence.Store.Control(ctx, row, newest)
+	samples, err := r.Fence.Store.Samples(ctx, row, newest)
 	if err != nil {
 		return false, err
 	}
 	asked := 0
-	for _, k := range known {
-		k, ok := k.as(how.by)
+	for _, sample := range samples {
+		sample, ok := sample.forLookup(lookupOf(row))
 		if !ok {
 			continue
 		}
 		if asked++; asked > tries {
 			break
 		}
-		found, err := r.find(ctx, k)
+		found, err := r.find(ctx, sample)
 		if err != nil {
 			return false, err
 		}
-		if found.Outcome.Reference != "" && found.Outcome.Reference == k.Reference {
-			r.control[how] = true
+		if found.Outcome.Reference != "" && found.Outcome.Reference == sample.Reference {
 			return true, nil
 		}
 	}
 	return false, nil
 }
 
-// expire holds a row whose time is up.
-func (r *Resolver) expire(ctx context.Context, row Row) error {
-	since, limit, what := row.SendUntil.Add(row.AbsentAfter), row.HoldAfter, "in doubt, and nothing decided it"
-	switch {
-	case row.State == Pending:
-		since, limit, what = row.StateSince, row.PendingFor, "pending, and the provider gave no verdict"
-	case row.Replays > 0 && !row.leaseEnded():
-		return nil // it is being sent again, or was just now
-	case row.Replays > 0:
-		// Each replay moves SendUntil: a person is told all the same, while the
-		// provider may know the key for days.
-		since = row.StateSince.Add(row.Lease + row.AbsentAfter)
+// expire holds a row whose time is up by both clocks: the database's, and that of the
+// resolvers that have watched it. Replays do not put it off.
+func (r *Resolver) expire(ctx context.Context, row Row, why string) (Row, error) {
+	since, after, limit, what := row.StateSince, row.Open.Lease+row.Open.AbsentAfter, row.Open.HoldAfter, "in doubt, and nothing decided it"
+	if row.State == Pending {
+		after, limit, what = 0, row.Open.PendingFor, "pending, and the provider gave no verdict"
 	}
-	if limit == 0 || row.ReadAt.Sub(since) <= limit {
-		return nil
+	if limit == 0 || row.ReadAt.Sub(since) <= after+limit || row.Open.Watched <= after+limit {
+		return row, nil
 	}
-	why := ""
-	switch {
-	case row.State == Pending:
-	case row.AbsentAfter == 0:
-		why = ": this provider has no look-up configured"
-	case r.Fence.nowhere(row):
-		why = ": the version that made the call did not keep where, so that nothing was sent again"
-	case !r.control[r.lookedUpAs(row)]:
-		why = ": the look-up has found no row that is known to be settled, so its silence proves nothing"
-	}
-	if !r.Fence.here(row) && !r.Fence.nowhere(row) {
-		why += "; the provider's address, account or secret is another one than at the call, so nothing was sent again"
+	reason := fmt.Sprintf("%s for %s: %s", what, limit, why)
+	if !r.Fence.sameEndpoint(row) {
+		reason += "; the provider's address, account or secret is not that of the call, so nothing was sent again"
 	}
 	if row.sealedRequest() {
-		why += "; nothing was sent again, because the request that was kept cannot be read: " + row.Sealed.Why
+		reason += "; nothing was sent again, because the request that was kept cannot be read: " + row.Open.Sealed.Why
 	}
-	next := follow(row, Held, ByExpiry)
-	next.Reason = fmt.Sprintf("%s for %s%s", what, limit, why)
 	if row.Reason != "" {
-		next.Reason += " (" + row.Reason + ")"
+		reason += " (" + row.Reason + ")"
 	}
-	return r.write(ctx, row, next)
+	return r.write(ctx, row, row.follow(Held, ByExpiry, reason))
 }
 
-func (r *Resolver) write(ctx context.Context, row, next Row) error {
+func (r *Resolver) write(ctx context.Context, row, next Row) (Row, error) {
 	written, err := r.Fence.swap(ctx, row, next, Write{})
-	if err == nil {
-		r.Fence.alertSaved(row, written)
+	if err != nil {
+		return row, err
 	}
-	return err
+	r.Fence.alertSaved(row, written)
+	return written, nil
 }

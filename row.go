@@ -9,16 +9,15 @@ import (
 // State is where a row stands. The zero State is not one.
 type State string
 
-// The states. What leads from one to another is in [after], [adopt] and
-// [Resolver]; a state that this version does not know is treated as Held.
+// The states. A state that this version does not know is treated as Held.
 const (
-	Captured State = "captured" // committed, a call may be under way
+	Captured State = "captured" // committed; a call may be under way
 	Pending  State = "pending"  // the provider gave a reference but no verdict yet
-	Settled  State = "settled"  // done, the reference is saved
+	Settled  State = "settled"  // done; the reference is saved
 	Declined State = "declined" // a definite no: no money moved
-	Released State = "released" // surely nothing was sent or done: may be captured again
-	Doubt    State = "doubt"    // something may have been sent and no definite answer is known
-	Held     State = "held"     // in doubt, and no machine may decide
+	Released State = "released" // nothing was sent or done: may be captured again
+	Doubt    State = "doubt"    // a send may have acted, and no definite answer is known
+	Held     State = "held"     // a person must decide
 )
 
 var states = [...]State{Captured, Pending, Settled, Declined, Released, Doubt, Held}
@@ -39,42 +38,32 @@ func ParseState(s string) (State, bool) {
 // Closed reports whether nothing is left to find out: Settled or Declined.
 func (s State) Closed() bool { return s == Settled || s == Declined }
 
-// Basis says what the state of a row rests on.
-type Basis string
+// Cause is the kind of evidence behind a row's state. Row.Reason has the details.
+type Cause string
 
-// What a state can rest on.
+// The causes. Each of them decides something; see the comments.
 const (
-	ByCall       Basis = "call"       // the capture, or the provider's answer to the call
-	ByUnsent     Basis = "unsent"     // proof that no byte was sent
-	ByTurnedAway Basis = "turnedaway" // an answer that says that nothing was done (401, 429 …)
-	ByForm       Basis = "form"       // an answer that the request itself is wrong (400, validation)
-	ByPrepare    Basis = "prepare"    // the harmless first request failed; the second was never sent
-	ByHook       Basis = "hook"       // the hook of the capture failed; nothing was sent
-	ByReplay     Basis = "replay"     // the answer to the same request, sent again under the same key
-	ByLookup     Basis = "lookup"     // a look-up at the provider
-	ByAbsence    Basis = "absence"    // a look-up that found nothing, late enough to prove it
-	ByExpiry     Basis = "expiry"     // a time that ran out: the lease, hold_after, pending_for
-	ByMissingRow Basis = "missingrow" // somebody else had the message, and may have called under a row that is lost
-	ByPerson     Basis = "person"     // a person's decision
-	ByImport     Basis = "import"     // taken over from before zabor
-
-	// ByContradiction: what is known from before zabor cannot be one payment.
-	ByContradiction Basis = "contradiction"
-
-	// ByTransaction: written in a transaction of the caller's; nothing was sent yet.
-	ByTransaction Basis = "transaction"
+	ByCall       Cause = "call"     // a capture, or the provider's answer to a send
+	ByForm       Cause = "form"     // the provider refuses the request's form: its message is parked
+	ByLookup     Cause = "lookup"   // a look-up found the call; together with ByCall it makes a sample
+	ByAbsence    Cause = "absence"  // a look-up found nothing, late enough
+	ByExpiry     Cause = "expiry"   // a time ran out: the lease, hold_after, pending_for
+	ByMissingRow Cause = "missing"  // the message was delivered before and had no row: never replayed
+	ByPerson     Cause = "person"   // a person's decision: a release allows one more call
+	ByImport     Cause = "import"   // taken over from before zabor: a payment list may settle it
+	ByConflict   Cause = "conflict" // two payments for one order, or one for two: only a person decides
 )
 
-// Claim is the right to make the next write of a row: the number of the row's
-// last write and the random id of whoever made it. A write must name the claim
-// that it follows, so of two writers only one succeeds, and a writer whose
-// commit was not confirmed can recognise its own write.
+// Claim is the right to make the next write of a row. It has the number of the
+// row's last write and the random id of its writer. A write names the claim that
+// it follows, so of two writers only one succeeds. A writer whose commit was not
+// confirmed recognises its own write by the id.
 type Claim struct {
 	Epoch int64    // rises by one with each write; 1 is the insert
 	ID    [16]byte // random
 }
 
-// newClaim is the claim of the write that follows c.
+// next is the claim of the write that follows c.
 func (c Claim) next() Claim {
 	n := Claim{Epoch: c.Epoch + 1}
 	rand.Read(n.ID[:])
@@ -88,144 +77,135 @@ type Money struct {
 	Currency string // three upper-case letters of ISO 4217; empty: not known
 }
 
-// Answer is what a provider said, kept to be given again on a repeat.
+// Answer is the provider's answer, kept for repeats of the same request.
 type Answer struct {
 	Status int
 	Header []HeaderField // only those that a caller needs; never secrets
 	Body   []byte
+	Erased bool   // keep_answers is over: Header and Body are gone, Status stays
+	Sealed []byte // what the store could not decrypt, as it is in the table; nil: nothing
 }
 
 // HeaderField is one header of an [Answer], as it was received.
 type HeaderField struct{ Name, Value string }
 
+// Endpoint is the provider's address and account that a row is called at.
+type Endpoint struct {
+	Provider string // name in the configuration
+	Account  string // the provider's account, where its profile has one
+	Address  string // digest of address and credentials, see [Fence.Address]; empty: not known
+}
+
+// Fingerprint tells one request from another under the same key.
+type Fingerprint struct {
+	Message string // of the fields that the message itself has; empty: any message matches
+	Request string // of the whole request; empty: any request matches
+	Fields  string // JSON object: each field's name and digest; empty: differences cannot be named
+}
+
 // Row is the fence's record of one side effect. Times are in the database's
-// clock, UTC, to the microsecond at best, and zero when not known.
+// clock, UTC, to the microsecond at best; the zero time means not known.
 type Row struct {
 	Key
-	State State
-	Basis Basis
-	Claim Claim
+	State  State
+	Cause  Cause
+	Reason string // for people: why the row is in its state
+	Claim  Claim
 
-	// Who is asked to do what.
-	Provider    string // name in the configuration
-	Account     string // the provider's account, where its profile has one
-	Place       string // of the latest call: see [Fence.Place]; empty: not known
-	Generation  int    // from 1; rises only after a stored definite no and a wanted new attempt
+	Endpoint
+	Generation  int    // from 1; rises only after the provider's own no and a wanted new attempt
 	ProviderKey string // idempotency key of the request that moves the money
-	PrepareKey  string // that of the request before it, in a two-step call
 	Amount      Money
-	Message     string // fingerprint of what comes from the message itself; empty: any message will do
-	Fingerprint string // fingerprint of the whole request; empty: any request will do
-	Fields      string // what Fingerprint is made of, as in [Effect]
-	Request     []byte // the frozen request; nil once the row is closed, or where it may not be kept
+	Fingerprint Fingerprint
 
-	// What came of it.
 	Prepared       string // id from the first request of a two-step call
 	Reference      string // the provider's id of what it did; write-once
 	OtherReference string // a second, different one: money may have moved twice
 	Answer         *Answer
-	AnswerEnded    int    // status of an answer that was kept and was erased when its time was over; 0: none
-	Reason         string // for people: why the row is in its state
-	HookDue        string // name of a hook that failed and must still run; empty: none
-	HookData       []byte // what hooks bind from the message; nil once none can run any more
-	Hooked         bool   // the hook of the capture has run
+	HookDue        string // state whose hook failed and must still run; empty: none
+	Parked         string // id of the message that is in the failure transport for this row; empty: none
+	Forwarded      bool   // a message of this generation went on to another queue
 
-	// Counts that only rise.
-	Captures  int
-	Replays   int // sends of the same request under the same key, by the resolver
-	Free      int // captures whose own call proved that it did nothing
-	Allowance int // attempts after which a released row is parked
+	Tries    int // captures, less those whose own call proved that it did nothing
+	Unproven int // sends under this provider key that may have acted; see [Row.MayHaveActed]
+
+	CapturedAt time.Time // first capture
+	StateSince time.Time
+	ReadAt     time.Time // the database's clock when this row was read; zero: it was written, not read
+
+	Open Open // zero unless the row is Unfinished
+}
+
+// Open is what a row needs only while it is unfinished. The store erases it with the
+// write that finishes the row.
+type Open struct {
+	Request    []byte // the frozen request; nil: it may not be kept
+	PrepareKey string // idempotency key of the first request of two; empty: there is one request
+	HookData   []byte // values that hooks bind from the message; nil: none
+	HookDone   bool   // the hook of the capture has run
+	Sealed     Sealed // what the store could not decrypt
+
+	Send    [16]byte // id of the latest send: that of the claim of its capture or replay
+	Replays int      // sends of the same request under the same key, by the resolver
 
 	// Deadlines, fixed at capture.
 	Lease       time.Duration // of the latest claim
 	AbsentAfter time.Duration // after the lease; 0: no look-up can prove absence
 	HoldAfter   time.Duration
 	PendingFor  time.Duration
+	SendUntil   time.Time // end of the latest claim's lease: no claim may send later
+	ReplayUntil time.Time // last moment for a replay under the same key; zero: never
 
-	CapturedAt time.Time // first capture
-	SendUntil  time.Time // end of the latest claim's lease: no later may any claim have sent
-	// ReplayUntil is the last moment at which the same request may be sent
-	// again under the same key; zero: never.
-	ReplayUntil time.Time
-	StateSince  time.Time
-	LookedAt    time.Time // the last look-up's end; zero: there was none
-	Asking      bool      // somebody is asking the provider, and will have ended by LookedAt unless he died
-	ReadAt      time.Time // the database's clock when this row was read; zero: it was written, not read
-	Parked      string    // id of the message that was last parked for this row
-	MovedOn     int       // generation whose message went on to another queue; 0: none
-
-	// Sealed is what the store could not decrypt; nil: nothing.
-	Sealed *Sealed
+	// The watch of a resolver, in its own monotonic time.
+	Watcher [16]byte      // the resolver that watches the row; zero: none
+	Watched time.Duration // since the row entered its state; gaps between two watchers do not count
+	Silent  time.Duration // the same since the latest send
 }
 
-// Sealed is what of a row cannot be decrypted here, as it stands in the table.
-// The row's own fields of these names are nil then, so that nothing takes it for
-// what it hides; a store writes it back unchanged where they still are.
+// Sealed holds ciphertext that the store has no key for. The store writes it back
+// unchanged.
 type Sealed struct {
-	Why      string // for people: which key is missing
+	Why      string // for people: which key is missing; empty: nothing is sealed
 	Request  []byte
 	HookData []byte
-	Answer   []byte
-	Status   int // of Answer
 }
 
-// sealedRequest reports whether there is a frozen request that cannot be read.
-func (r Row) sealedRequest() bool { return r.Sealed != nil && r.Sealed.Request != nil }
+// sealedRequest reports whether the frozen request is there and cannot be read.
+func (r Row) sealedRequest() bool { return r.Open.Sealed.Request != nil }
 
-// withoutRequest is r without its frozen request, readable or not.
-func (r Row) withoutRequest() Row {
-	r.Request = nil
-	if r.sealedRequest() {
-		rest := *r.Sealed
-		rest.Request = nil
-		r.Sealed = &rest
-	}
-	return r
+// MayHaveActed reports whether a send under the row's provider key may have moved
+// money. A send counts from its capture. Only its own answer takes it away: a
+// proof that it did nothing. Absence and a person's word do not.
+func (r Row) MayHaveActed() bool { return r.Unproven > 0 }
+
+// Unfinished reports whether anything is left to do for the row: it is open, a hook
+// is due, or a person may still decide about a refusal of its form. Only such a row
+// has an [Open].
+func (r Row) Unfinished() bool {
+	return !r.State.Closed() || r.HookDue != "" || r.Cause == ByForm
 }
 
-// withoutAnswer is r without the provider's answer, readable or not, and without
-// the status of one that was erased.
-func (r Row) withoutAnswer() Row {
-	r.Answer, r.AnswerEnded = nil, 0
-	if r.Sealed != nil {
-		rest := *r.Sealed
-		rest.Answer, rest.Status = nil, 0
-		r.Sealed = &rest
-	}
-	return r
-}
+// TwoStep reports whether the call has a harmless first request, whose id the
+// second one confirms.
+func (r Row) TwoStep() bool { return r.Open.PrepareKey != "" }
 
-// Attempts is how many calls may have done something.
-func (r Row) Attempts() int { return r.Captures - r.Free }
-
-// KeepsKey reports whether r is declined by a person alone: the provider has neither
-// said no nor given a reference. Its release keeps the provider key and the request,
-// which stops one that turns up after all.
-func (r Row) KeepsKey() bool {
-	return r.State == Declined && r.Basis == ByPerson && r.Attempts() > 0 && r.Reference == ""
-}
-
-// Spent reports whether the attempts allowed are used up.
-func (r Row) Spent() bool { return r.Attempts() >= r.Allowance }
-
-// GoneOn reports whether a message of the row's generation has gone on to another
-// queue, with the ack or with a person's decision.
-func (r Row) GoneOn() bool { return r.MovedOn > 0 && r.MovedOn == r.Generation }
-
-// SettledAt is when the row was closed; zero while it is open.
-func (r Row) SettledAt() time.Time {
+// ClosedAt is when the row was closed; zero while it is open.
+func (r Row) ClosedAt() time.Time {
 	if !r.State.Closed() {
 		return time.Time{}
 	}
 	return r.StateSince
 }
 
-// TwoStep reports whether the row's call has a harmless first request, whose id
-// the second one confirms.
-func (r Row) TwoStep() bool { return r.PrepareKey != "" }
-
-// leaseEnded reports whether, by the database's clock at the time of reading,
-// no claim may send any more.
+// leaseEnded reports whether no claim may send any more, by the database's clock
+// at the time of reading.
 func (r Row) leaseEnded() bool {
-	return !r.ReadAt.IsZero() && r.ReadAt.After(r.SendUntil)
+	return !r.ReadAt.IsZero() && r.ReadAt.After(r.Open.SendUntil)
+}
+
+// follow is the row that follows r in the given state.
+func (r Row) follow(state State, cause Cause, reason string) Row {
+	r.Claim = r.Claim.next()
+	r.State, r.Cause, r.Reason = state, cause, reason
+	return r
 }

@@ -8,19 +8,26 @@ import (
 	"time"
 )
 
-// journalPatience is for how long the saving of a success is still tried by whoever
-// made the call, once the journal has it.
+// journalPatience is how long a success is still tried to be saved once the journal
+// has it.
 const journalPatience = time.Second
 
-// save commits what came of the call of row's claim. Nothing cancels it. A
-// reference is saved whoever holds the claim by now and even where the row has
-// vanished; any other outcome only while the claim is still the row's last.
-func (f *Fence) save(ctx context.Context, row Row, o Outcome) (Row, error) {
-	return f.saveNext(ctx, row, after(row, o, false), o)
+// save commits what came of the latest send of row. Nothing cancels it.
+func (f *Fence) save(ctx context.Context, row Row, o Outcome, e Effect) (Row, error) {
+	s := &saving{f: f, sent: row, outcome: o, cause: ByCall, row: row}
+	s.overslept = firstCapture(row) && e.reserveEnded()
+	s.next = s.after(row)
+	return f.saveUntil(ctx, s)
 }
 
-// saveNext commits next, which o leads to from row's claim.
-func (f *Fence) saveNext(ctx context.Context, row, next Row, o Outcome) (Row, error) {
+// firstCapture reports whether row is as its insert and, in a two-step call, the id of
+// its first request have left it.
+func firstCapture(row Row) bool {
+	return row.Claim.Epoch == 1 || row.Claim.Epoch == 2 && row.Prepared != ""
+}
+
+// saveUntil repeats s until it is committed, in the journal, or out of time.
+func (f *Fence) saveUntil(ctx context.Context, s *saving) (Row, error) {
 	limit := f.SaveTimeout
 	if limit == 0 {
 		limit = SaveTimeout
@@ -28,164 +35,167 @@ func (f *Fence) saveNext(ctx context.Context, row, next Row, o Outcome) (Row, er
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
 
-	kept := "" // the journal's file
+	journaled := "" // the journal's file
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		saved, err := f.trySave(ctx, row, next, o)
+		saved, err := s.try(ctx)
 		if err == nil {
-			if kept != "" {
-				os.Remove(kept)
+			if journaled != "" {
+				os.Remove(journaled)
 			}
-			f.at(Saved, row.Key)
+			f.at(Saved, saved.Key)
 			return saved, stateError(saved)
 		}
-		if kept == "" && o.Reference != "" && f.Journal != nil {
+		if journaled == "" && s.outcome.Reference != "" && f.Journal != nil {
 			var journalErr error
-			if kept, journalErr = f.Journal.keep(row, o); journalErr != nil {
+			if journaled, journalErr = f.Journal.keep(s.sent, s.outcome); journalErr != nil {
 				err = errors.Join(err, fmt.Errorf("and the journal: %w", journalErr))
 			} else {
-				// It is safe, and whoever waits for it may know soon.
-				time.AfterFunc(journalPatience, cancel)
+				time.AfterFunc(journalPatience, cancel) // it is safe, and its caller waits
 			}
 		}
 		select {
 		case <-ctx.Done():
-			return row, f.unsaved(row, o, err, kept)
+			return s.sent, f.unsaved(s, err, journaled)
 		case <-time.After(pause):
 		}
 	}
 }
 
-// trySave commits next, or what must be committed in its place now that the
-// row has moved on. It may be repeated after an error.
-func (f *Fence) trySave(ctx context.Context, row, next Row, o Outcome) (Row, error) {
-	written, err := f.swap(ctx, row, next, Write{})
-	if err == nil {
-		f.alertSaved(row, written)
-		return written, nil
+// saving is one outcome on its way into the table. A try that went unconfirmed is
+// repeated with the same claim, so that the store recognises it.
+type saving struct {
+	f         *Fence
+	sent      Row // as it was when the request was sent
+	outcome   Outcome
+	cause     Cause
+	overslept bool // the reserve of a first delivery had ended by the end of the call
+	row       Row  // as it is in the table, as far as known
+	next      Row  // follows row
+}
+
+// after is the row that follows row by the outcome. A worker that slept past its
+// reserve releases nothing: the queue may have given the message to another one, which
+// may have called, and whose row may be lost.
+func (s *saving) after(row Row) Row {
+	next := after(row, s.outcome)
+	if next.State == Released && s.overslept {
+		return row.follow(Doubt, ByMissingRow, "when the call had ended without doing anything, the queue may have given the message to another worker: "+s.outcome.Reason)
 	}
-	if !errors.Is(err, ErrStale) {
-		return Row{}, err
-	}
-	current, err := f.Store.Load(ctx, row.Key)
-	if errors.Is(err, ErrNoRow) {
-		next.Claim = Claim{Epoch: 1, ID: next.Claim.ID}
-		next = f.untold(next)
-		current, err = f.Store.Insert(ctx, next, Write{Lease: row.Lease})
-		if err == nil && current.Claim == next.Claim {
-			text := "the row had vanished when the answer came; it was written again"
-			if next.HookDue != "" {
-				text += ", and its hook " + next.HookDue + " is run by the resolver; whatever its hook captured had written may have vanished too"
-			}
-			f.alert(next, Critical, "row-vanished", text)
-			return current, nil
+	return next
+}
+
+// try commits s.next, or what must be committed in its place now that the row has
+// moved on. A reference is saved in every state, and where the row has vanished. Any
+// other outcome decides while no later send was made and no person has spoken;
+// afterwards it is a note.
+func (s *saving) try(ctx context.Context) (Row, error) {
+	for {
+		written, err := s.commit(ctx)
+		if err == nil || !errors.Is(err, ErrStale) {
+			return written, err
 		}
+		s.row, err = s.f.Store.Load(ctx, s.sent.Key)
+		switch {
+		case errors.Is(err, ErrNoRow):
+			if written, err = s.insert(ctx); err != nil || written.Claim == s.next.Claim {
+				return written, err
+			}
+			s.row = written
+		case err != nil:
+			return Row{}, err
+		}
+		switch {
+		case s.outcome.Reference != "" && adopted(s.row, s.outcome):
+			return s.row, nil
+		case s.outcome.Reference != "":
+			s.next = adopt(s.row, s.outcome, s.cause)
+		case decidable(s.row, s.sent.Open.Send):
+			s.next = s.after(s.row)
+		default:
+			text := fmt.Sprintf("a late answer of epoch %d changed nothing: %s: %s", s.sent.Claim.Epoch, s.outcome.Verdict, s.outcome.Reason)
+			return s.row, s.f.Store.Note(ctx, s.row.Key, Note{Epoch: s.sent.Claim.Epoch, Kind: evidence, Text: text})
+		}
+	}
+}
+
+// commit swaps s.next in, and tells what a person must know of it.
+func (s *saving) commit(ctx context.Context) (Row, error) {
+	f, w := s.f, Write{}
+	third := s.row.OtherReference != "" && s.outcome.Reference != s.row.Reference && s.outcome.Reference != s.row.OtherReference && s.outcome.Reference != ""
+	if third { // the row has no room for it
+		w.Note = &Note{Epoch: s.next.Claim.Epoch, Kind: evidence, Text: "yet another reference: " + s.outcome.Reference}
+	}
+	written, err := f.swap(ctx, s.row, s.next, w)
+	if shared, ok := errors.AsType[*ReferenceError](err); ok {
+		s.next = conflicting(s.next, shared)
+		written, err = f.swap(ctx, s.row, s.next, w)
 	}
 	if err != nil {
-		return Row{}, err
+		return written, err
 	}
-	if o.Reference == "" {
-		text := fmt.Sprintf("a late answer of epoch %d changed nothing: %s: %s", row.Claim.Epoch, o.Verdict, o.Reason)
-		return current, f.Store.Note(ctx, row.Key, Note{Epoch: row.Claim.Epoch, Kind: evidence, Text: text})
+	f.alertSaved(s.row, written)
+	if third {
+		f.alert(written, Critical, "two-references", fmt.Sprintf("yet another reference, %s, beside %s and %s: money may have moved three times", s.outcome.Reference, s.row.Reference, s.row.OtherReference))
 	}
-	return f.saveReference(ctx, current, o, ByCall)
+	return written, nil
 }
 
-// untold is next with the hook of its state due: it is not to run with an insert,
-// which must succeed whatever the application's tables say.
-func (f *Fence) untold(next Row) Row {
-	if f.Hook != nil && next.Basis != ByForm {
-		if hook, err := f.Hook(next); hook != nil || err != nil {
-			next.HookDue = string(next.State)
-			return next
-		}
+// insert writes s.next where the row has vanished, with its hook due.
+func (s *saving) insert(ctx context.Context) (Row, error) {
+	f := s.f
+	s.next = s.next.vanished(f.hookDue(s.next))
+	w := Write{Lease: s.sent.Open.Lease, DueIn: dueIn(s.next)}
+	there, err := f.Store.Insert(ctx, s.next, w)
+	if shared, ok := errors.AsType[*ReferenceError](err); ok {
+		s.next = conflicting(s.next, shared)
+		s.next.Claim.Epoch = 1
+		there, err = f.Store.Insert(ctx, s.next, w)
 	}
-	return hooked(next)
+	if err == nil && there.Claim == s.next.Claim {
+		text := "the row had vanished when the answer came; it was written again"
+		if s.next.HookDue != "" {
+			text += ", and the resolver runs its hook " + s.next.HookDue + "; rows that its hook captured had written may have vanished too"
+		}
+		f.alert(there, Critical, "row-vanished", text)
+		f.alertSaved(Row{}, there)
+	}
+	return there, err
 }
 
-// evidence is the kind of a note that nobody decided.
-const evidence = "evidence"
-
-// saveReference commits a reference into the row, whatever state it is in.
-func (f *Fence) saveReference(ctx context.Context, row Row, o Outcome, basis Basis) (Row, error) {
-	for {
-		if adopted(row, o) {
-			return row, nil
-		}
-		next := adopt(row, o)
-		next.Basis = basis
-		w := Write{}
-		third := row.OtherReference != "" && o.Reference != row.Reference && o.Reference != row.OtherReference
-		if third { // the row has no place for it
-			w.Note = &Note{Epoch: next.Claim.Epoch, Kind: evidence, Text: "yet another reference: " + o.Reference}
-		}
-		written, err := f.swap(ctx, row, next, w)
-		if err == nil {
-			f.alertSaved(row, written)
-			if third {
-				f.alert(written, Critical, "two-references", fmt.Sprintf("yet another reference, %s, beside %s and %s: money may have moved three times", o.Reference, row.Reference, row.OtherReference))
-			}
-			return written, nil
-		}
-		if !errors.Is(err, ErrStale) {
-			return Row{}, err
-		}
-		if row, err = f.Store.Load(ctx, row.Key); err != nil {
-			return Row{}, err
-		}
+// vanished is next as the first write of its key. Its hook is due: it does not run
+// with an insert, which must succeed whatever the application's tables say.
+func (r Row) vanished(hookDue bool) Row {
+	r.Claim.Epoch = 1
+	if hookDue {
+		r.HookDue = string(r.State)
+		return r
 	}
+	return hooked(r)
 }
 
-// unsaved is the error of an outcome that could not be committed in time. The
-// row stays captured, so that it becomes doubt when its lease ends.
-func (f *Fence) unsaved(row Row, o Outcome, err error, kept string) error {
+// conflicting is next, whose new reference another order has: held, and not settled.
+// The reference stays with it.
+func conflicting(next Row, shared *ReferenceError) Row {
+	id := next.Claim
+	next = next.follow(Held, ByConflict, fmt.Sprintf("the provider answered with the reference %s, which is that of %s: one payment may stand for two orders", shared.Reference, shared.Owner))
+	next.Claim = id
+	next.HookDue = ""
+	return next
+}
+
+// unsaved is the error of an outcome that could not be committed in time. The row
+// stays captured, and becomes doubt when its lease ends.
+func (f *Fence) unsaved(s *saving, err error, journaled string) error {
+	row, o := s.sent, s.outcome
 	reason := fmt.Sprintf("the call ended as %s and could not be saved: %v", o.Verdict, err)
 	switch {
-	case kept != "":
+	case journaled != "":
 		reason += "; the success is in the journal"
 	case o.Reference != "":
 		f.alert(row, Critical, "unsaved", fmt.Sprintf("the provider did it, reference %s, and the database could not save it: %v", o.Reference, err))
 	}
-	return &Error{Key: row.Key, Row: row, Reason: reason, Err: ErrInDoubt, Journaled: kept != ""}
+	return &Error{Key: row.Key, Row: row, Reason: reason, Err: ErrInDoubt, Journaled: journaled != ""}
 }
 
-// alertSaved tells what a person must know of a saved outcome.
-func (f *Fence) alertSaved(before, row Row) {
-	switch {
-	case row.OtherReference != "" && before.OtherReference == "":
-		f.alert(row, Critical, "two-references", row.Reason+": money may have moved twice")
-	case row.Reference != "" && before.State == Declined,
-		row.Reference != "" && before.Basis == ByPerson && before.State != row.State:
-		f.alert(row, Critical, "late-success", fmt.Sprintf("the row was %s by %s, and then the provider's success %s arrived", before.State, before.Basis, row.Reference))
-	case row.State == Held && before.State != Held:
-		f.alert(row, Warning, "held", row.Reason)
-	case row.State == Declined && row.Basis == ByForm && before.State != Declined:
-		f.alert(row, Warning, "malformed", "the provider refuses the form of the request: "+row.Reason)
-	}
-}
-
-func (f *Fence) alertHeld(row Row) {
-	if row.State == Held {
-		f.alert(row, Warning, "held", row.Reason)
-	}
-}
-
-// told alerts on a request that was refused for its key, and passes err on.
-func (f *Fence) told(row Row, err error) error {
-	if errors.Is(err, ErrOtherRequest) {
-		f.alert(row, Warning, "other-request", err.Error())
-	}
-	return err
-}
-
-func (f *Fence) alert(row Row, s Severity, code, text string) {
-	if f.Log != nil {
-		f.Log.Warn(text, "alert", code, "severity", string(s), "key", row.Key.String(), "state", string(row.State), "provider", row.Provider)
-	}
-	if f.Alert == nil {
-		return
-	}
-	f.Alert(Alert{
-		Severity: s, Code: code, Key: row.Key, State: row.State, Amount: row.Amount, Provider: row.Provider,
-		Text: text, Next: row.ShowCommand(),
-	})
-}
+// evidence is the kind of a note that no person decided.
+const evidence = "evidence"

@@ -7,61 +7,63 @@ import (
 	"time"
 )
 
-// Store keeps the rows. It decides nothing: it inserts, compares and swaps, and
-// reads. All methods may be called concurrently, from many processes on one
-// table. Row.SendUntil, CapturedAt and StateSince are set by the store, in the
-// database's clock; LookedAt and Asking by Look alone.
+// Store keeps the rows. It decides nothing: it inserts, compares, swaps and reads.
+// All methods may be called concurrently, from many processes on one table. The
+// store sets CapturedAt, StateSince, SendUntil and ReplayUntil in the database's
+// clock.
 type Store interface {
-	// Insert commits row, whose claim is of epoch 1, unless its key is there
-	// already, and returns what the table holds for the key then. The row that
-	// it returns has row's claim exactly when it was this call that inserted
-	// it, also where the answer to the commit was lost on the way.
+	// Insert commits row, whose claim is of epoch 1, unless its key is there. It
+	// returns the row in the table then. The returned row has row's claim exactly
+	// when this call inserted it, also where the answer to the commit was lost.
 	//
-	// After a [HookError] nothing was written. After any other error the row
-	// may or may not have been inserted; a later Insert of the same row finds
-	// out.
+	// After a [HookError] or a [ReferenceError] nothing was written. After any
+	// other error the row may have been inserted; a later Insert of the same row
+	// finds out.
 	Insert(ctx context.Context, row Row, w Write) (Row, error)
 
-	// Swap commits next in place of prev, the row as prev.Claim wrote it: what
-	// is equal in both need not be written. next.Claim.Epoch is
-	// prev.Claim.Epoch+1. It is [ErrStale] when the row has moved on, or is
-	// gone, and a [HookError] when the hook failed; nothing was written then. A
-	// Swap whose own commit went unconfirmed is found out by repeating it.
-	// StateSince changes with the state.
+	// Swap commits next in place of prev, the row as prev.Claim wrote it. Fields
+	// that are equal in both need not be written. next.Claim.Epoch is
+	// prev.Claim.Epoch+1. [ErrStale]: the row has moved on or is gone. After
+	// ErrStale, a [HookError] or a [ReferenceError] nothing was written. A Swap
+	// whose commit went unconfirmed is found out by repeating it.
+	//
+	// StateSince, Watched and Watcher begin anew with another state; Silent and Watcher
+	// with another Open.Send, and Silent is next's otherwise. Open is erased if next is not
+	// [Row.Unfinished].
 	Swap(ctx context.Context, prev, next Row, w Write) error
 
-	// Load reads the row of k after every write that was under way has ended
-	// (a locking read). It is [ErrNoRow] when there is none.
+	// Load reads the row of k after every write that was under way has ended (a
+	// locking read). [ErrNoRow]: there is none.
 	Load(ctx context.Context, k Key) (Row, error)
 
-	// Open lists up to limit rows in one of the given states whose key is
-	// after the given one, in key order; the zero Key starts at the front.
-	Open(ctx context.Context, states []State, after Key, limit int) ([]Row, error)
+	// LoadDigest reads the unfinished row whose [Key.Digest] is the given one.
+	// [ErrNoRow]: there is none. It may read every unfinished row.
+	LoadDigest(ctx context.Context, digest string) (Row, error)
 
-	// Due lists up to limit rows whose HookDue is set and whose key is after
-	// the given one, in key order.
-	Due(ctx context.Context, after Key, limit int) ([]Row, error)
+	// Watch leases open rows that are due, doubtful ones before pending ones, and
+	// returns them. Open.Watcher is the resolver that had the lease before. A row
+	// that another resolver has leased, or that is being written at this moment, is
+	// left out. It takes no claim.
+	Watch(ctx context.Context, w Watch) ([]Row, error)
 
-	// Control lists up to limit rows that the provider has settled itself at the
-	// account and place of like, through a call, a replay or a look-up, newest first:
-	// rows that a look-up with a good credential must find.
-	Control(ctx context.Context, like Row, limit int) ([]Row, error)
+	// Watched ends a look at rows that Watch has returned to the resolver by. It
+	// adds the watched time, sets when each is due again and keeps the lease until
+	// [LookupTime] after that. A row that was sent again, changed its state or has
+	// another watcher since is left alone.
+	Watched(ctx context.Context, by [16]byte, seen []Seen) error
 
-	// Look sets LookedAt to at (zero: never), and Asking, in those of rows, at most
-	// [MaxLooks], whose Claim and these two are still as they were read, and returns these as
-	// they are now: of many who want the same rows each gets others. Rows that
-	// somebody else is writing at this moment are left out, where the database
-	// can skip them, and waited for elsewhere. It makes no claim and moves nothing
-	// else. After an error all, some or none were set.
-	Look(ctx context.Context, rows []Row, at time.Time, asking bool) ([]Row, error)
+	// Samples lists up to limit rows that the provider itself has settled at the
+	// endpoint of like, through a call or a look-up, newest first. A look-up with a
+	// good credential must find each of them.
+	Samples(ctx context.Context, like Row, limit int) ([]Row, error)
 
-	// Note appends n to what is known of k, beside the row: evidence that
-	// changes no state.
+	// Mark sets a mark beside the row of k. It takes no claim. Without such a row
+	// it does nothing.
+	Mark(ctx context.Context, k Key, m Mark) error
+
+	// Note appends n to the history of k. It changes no row.
 	Note(ctx context.Context, k Key, n Note) error
 }
-
-// MaxLooks is how many rows one [Store].Look may be given.
-const MaxLooks = 10
 
 // Write is what goes with a row into the same transaction. The zero Write is a
 // row alone.
@@ -72,34 +74,60 @@ type Write struct {
 	// ReplayFor above zero sets ReplayUntil that far from the database's now; below
 	// zero it is set to never.
 	ReplayFor time.Duration
-	// Hook is a statement of the application's; nil: none.
-	Hook *Hook
-	// Note is appended with the row; nil: none.
-	Note *Note
+	// DueIn is when a resolver looks at the row next, from the database's now;
+	// [Never]: not at all.
+	DueIn time.Duration
+	Hook  *Hook // a statement of the application's; nil: none
+	Note  *Note // appended with the row; nil: none
 }
 
-// Note is one line of what is known of a key beside its row. Notes are only ever
-// appended.
+// Never as a [Write].DueIn or [Seen].DueIn: a resolver has nothing to do.
+const Never time.Duration = 1<<63 - 1
+
+// Watch says which rows a resolver takes on.
+type Watch struct {
+	By        [16]byte // the resolver; not zero
+	Scope     string   // only rows of this installation, see [Key.In]; empty: all
+	Providers []string // only rows of these; nil: of all
+	Others    bool     // instead: only rows of all other providers
+	For       time.Duration
+	Limit     int // at least 1
+}
+
+// Seen is one row of a finished look.
+type Seen struct {
+	Row   Row           // as Watch returned it
+	Add   time.Duration // watched time to add, by the resolver's monotonic clock
+	DueIn time.Duration // from the database's now
+}
+
+// Mark is a note beside a row that says nothing about its call. Exactly one field
+// is set.
+type Mark struct {
+	Parked    string // id of the message that is in the failure transport now
+	Forwarded int    // the generation whose message went on to another queue; another generation is not marked
+}
+
+// Note is one line of the history of a key. Notes are only ever appended.
 type Note struct {
 	Epoch int64     // of the write that it belongs to
 	Kind  string    // "evidence", an [Action], or the [State] that a machine brought it to; at most 32 bytes
-	By    string    // who decided; empty: this program
+	By    string    // the person who decided; empty: this program
 	Text  string    // at most 4,000 bytes; longer ones are cut
 	At    time.Time // the database's; set by the store
 }
 
-// Hook is one INSERT, UPDATE or DELETE of the application's own, which runs in
-// the transaction of a row's write.
+// Hook is one INSERT, UPDATE or DELETE of the application's own. It runs in the
+// transaction of a row's write.
 type Hook struct {
 	Name string // the state that it belongs to, such as "settled"
 	SQL  string // with the placeholders of the fence's database
 	Args []any
 	Rows int // it must hit exactly so many rows; below zero: any number
 
-	// Aliases are Args with other texts in them that a database takes for the
-	// same numbers, where Args has a text that only looks like a number; nil: it
-	// has none. A hook that hits a row with them fails: it would hit the row of
-	// another order.
+	// Aliases are Args with other texts that a database takes for the same numbers;
+	// nil: Args has no text that only looks like a number. A hook that hits a row
+	// with them fails: it would hit the row of another order.
 	Aliases []any
 }
 
@@ -114,6 +142,18 @@ func (e *HookError) Error() string {
 	return fmt.Sprintf("hook %s: %v; its transaction was rolled back", e.Hook, e.Err)
 }
 func (e *HookError) Unwrap() error { return e.Err }
+
+// ReferenceError says that another order of the same installation, provider and
+// account has the row's new reference. Nothing was written. A row that enters Held
+// is never refused so, and steps of one order may share a reference.
+type ReferenceError struct {
+	Reference string
+	Owner     Key
+}
+
+func (e *ReferenceError) Error() string {
+	return fmt.Sprintf("the reference %s belongs to %s", e.Reference, e.Owner)
+}
 
 // What a Store answers beside its own errors.
 var (

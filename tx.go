@@ -6,16 +6,16 @@ import (
 )
 
 // InsertTx inserts row in a transaction of the caller's, unless its key is there,
-// and returns what the transaction sees for the key then: a row of the same claim
-// exactly when it was inserted. A store makes it of a transaction on its own
-// database. After an error the transaction must be rolled back.
+// and returns the row that the transaction sees for the key then. That row has the
+// same claim exactly when it was inserted. A store makes it of a transaction on its
+// own database. After an error the transaction must be rolled back.
 type InsertTx func(ctx context.Context, row Row) (Row, error)
 
 // Capture is a row that [Fence.CaptureTx] has put into a transaction of the
-// caller's. It may be used by one goroutine at a time.
+// caller's. One goroutine at a time may use it.
 type Capture struct {
-	// Row is the row as the transaction saw it: this capture's, or, where Found,
-	// the one that was there before.
+	// Row is the row as the transaction saw it: this capture's or, if Found, the
+	// one that was there before.
 	Row Row
 	// Found: there was a row for the key before, in whatever state. Do answers
 	// from it and never calls.
@@ -36,14 +36,14 @@ type Capture struct {
 //	...
 //	row, err := capture.Do(ctx, call)
 //
-// The row says that it is released, which is true: no call can have been made.
-// Should the process die before Do, it stays so, is nobody's doubt, and whoever
-// asks for the same effect by [Fence.Do] makes the one call; after e.HoldAfter a
-// [Resolver] reminds of it. Time-outs count from Do, so the transaction may take
-// as long as it likes. Until it ends, whoever else wants the key waits.
+// The row is released until Do: no call can have been made. If the process dies
+// before Do, the row stays released and is not in doubt. [Fence.Do] for the same
+// effect makes the one call; after e.HoldAfter a [Resolver] reminds of it. Time-outs
+// count from Do, so the transaction may take as long as it likes. Until it ends,
+// others that want the key wait.
 //
-// [ErrOtherRequest] and [ErrSpent] are about the row that is there; e.MissingRow
-// must be Captured: nobody can have made the call before. After any error the
+// [ErrOtherRequest] and [ErrSpent] are about the row that is there. e.MissingRow
+// must be Captured: no call can have been made before. After any error the
 // transaction must be rolled back; nothing was sent.
 func (f *Fence) CaptureTx(ctx context.Context, insert InsertTx, e Effect) (*Capture, error) {
 	row, err := f.fresh(e)
@@ -53,7 +53,7 @@ func (f *Fence) CaptureTx(ctx context.Context, insert InsertTx, e Effect) (*Capt
 	if err != nil {
 		return nil, &Error{Key: e.Key, Err: err, Reason: "nothing was written or sent"}
 	}
-	row.State, row.Basis, row.Captures = Released, ByTransaction, 0
+	row.State, row.Tries, row.Unproven, row.Open.Send = Released, 0, 0, [16]byte{}
 	row.Reason = "committed with a transaction of the caller's, and not called yet"
 	there, err := insert(ctx, row)
 	if err != nil {
@@ -61,40 +61,45 @@ func (f *Fence) CaptureTx(ctx context.Context, insert InsertTx, e Effect) (*Capt
 	}
 	c := &Capture{Row: there, Found: there.Claim != row.Claim, fence: f, effect: e}
 	if c.Found {
-		if there.Message != "" && there.Message != e.Message {
-			return nil, f.told(there, otherRequest(there, e))
+		err := error(nil)
+		if there.Fingerprint.Message != "" && there.Fingerprint.Message != e.Fingerprint.Message {
+			err = otherRequest(there, e)
+		} else {
+			_, _, err = f.meet(there, e)
 		}
-		if _, _, err := f.meet(there, e); err != nil {
-			return nil, f.told(there, err)
+		if err != nil {
+			f.alertOther(there, err)
+			return nil, err
 		}
 	}
-	c.effect.capture = c
+	c.effect.transaction = c
 	return c, nil
 }
 
-// Do calls for the captured row, see [Fence.Do], once it has seen in the table
-// that the transaction was committed. [ErrNoRow]: it was rolled back, or is not
-// committed yet; nothing was sent, and nothing can be by this capture while that
-// is so. Do may be called again after an error, as a delivery may.
+// Do calls for the captured row, see [Fence.Do], once it has seen in the table that
+// the transaction was committed. [ErrNoRow]: it was rolled back or is not committed
+// yet; nothing was sent, and nothing can be sent by this capture while that is so. Do
+// may be called again after an error, as a delivery may.
 func (c *Capture) Do(ctx context.Context, call Call) (Row, error) {
 	return c.fence.Do(ctx, c.effect, call)
 }
 
 // captureCommitted captures the row of e that a transaction of the caller's has
-// committed. Only that very row, by its claim, proves the commit: another that is
-// found for the key is answered from, and not called for.
+// committed. Only that very row, by its claim, proves the commit. Another row that is
+// found for the key answers alone.
 func (f *Fence) captureCommitted(ctx context.Context, e Effect) (Row, bool, error) {
 	f.at(Capturing, e.Key)
 	row, err := f.Store.Load(ctx, e.Key)
+	c := e.transaction
 	switch {
 	case errors.Is(err, ErrNoRow):
 		return Row{}, false, &Error{Key: e.Key, Err: ErrNoRow, Reason: "the transaction that captured it is not committed; nothing was sent"}
 	case err != nil:
 		return Row{}, false, unwritten(e.Key, err)
-	case e.capture.Found || row.Claim != e.capture.Row.Claim && !e.capture.seen:
-		row, err = f.Repeat(ctx, e.Key, e.Message)
+	case c.Found || row.Claim != c.Row.Claim && !c.seen:
+		row, err = f.AnswerExisting(ctx, e)
 		return row, false, err
 	}
-	e.capture.seen = true
-	return f.again(ctx, row, e)
+	c.seen = true
+	return f.onExisting(ctx, row, e)
 }

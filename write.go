@@ -7,63 +7,63 @@ import (
 	"time"
 )
 
-// insert commits a fresh row with the hook of its capture. A hook that fails is
-// an answer too: the row is committed as released, with the reason, and nothing
-// is sent.
+// insert commits a fresh row with the hook of its capture. If that hook fails, the row
+// is committed as released, with the reason, and nothing is sent.
 //
-// One write has one hook: that of a row which is inserted as held is due.
+// A write can run one hook. A row inserted as held gets its hook later, from the
+// resolver (HookDue).
 func (f *Fence) insert(ctx context.Context, row Row, replayFor time.Duration) (Row, error) {
-	w := Write{Lease: row.Lease, ReplayFor: replayFor}
+	w := Write{Lease: row.Open.Lease, ReplayFor: replayFor}
 	if row.State != Captured {
 		w.Note = &Note{Epoch: row.Claim.Epoch, Kind: string(row.State), Text: "had no row: " + row.Reason}
 	}
-	if row.State == Held && f.Hook != nil {
-		if hook, err := f.Hook(row); hook != nil || err != nil {
-			row.HookDue = string(Held)
-		}
+	if row.State == Held && f.hookDue(row) {
+		row.HookDue = string(Held)
 	}
+	w.DueIn = dueIn(row)
 	hook, err := f.captureHook(row)
 	if err == nil {
-		w.Hook, row.Hooked = hook, hook != nil
+		w.Hook, row.Open.HookDone = hook, hook != nil
 		var there Row
 		there, err = f.Store.Insert(ctx, row, w)
 		if !isHook(err) {
 			return there, err
 		}
 	}
-	w.Hook = nil
-	return f.Store.Insert(ctx, unhooked(row, err), w)
+	row = hookFailed(row, err)
+	w.Hook, w.DueIn = nil, dueIn(row)
+	return f.Store.Insert(ctx, row, w)
 }
 
-// swap commits next in place of row, with the hook of the state that it enters.
-// Where that hook fails, next is committed without it, and the hook is due: what
-// is known of the outside world is never lost for it. It returns the row as it
-// was committed.
+// swap commits next in place of row, with the hook of the state that it enters. If
+// that hook fails, next is committed without it and the hook is due: no evidence of
+// the outside world is lost for it. swap returns the row as it was committed.
 func (f *Fence) swap(ctx context.Context, row, next Row, w Write) (Row, error) {
 	if w.Note == nil {
-		w.Note = passage(row, next)
+		w.Note = transition(row, next)
 	}
+	w.DueIn = dueIn(next)
 	if next.State == Captured {
 		return f.swapCapture(ctx, row, next, w)
 	}
-	if next.State == row.State && (row.Basis != ByForm || next.Basis == ByForm) {
+	if next.State == row.State && (row.Cause != ByForm || next.Cause == ByForm) {
 		return next, f.Store.Swap(ctx, row, next, w)
 	}
 	next.HookDue = "" // that of a state that the row has left
 	var err error
-	if f.Hook != nil && next.Basis != ByForm {
+	if f.Hook != nil && next.Cause != ByForm {
 		w.Hook, err = f.Hook(next)
 	}
 	if err == nil {
-		told := hooked(next)
-		if err = f.Store.Swap(ctx, row, told, w); !isHook(err) {
-			return told, err
+		done := hooked(next)
+		if err = f.Store.Swap(ctx, row, done, w); !isHook(err) {
+			return done, err
 		}
 	}
-	w.Hook = nil
-	due := next
+	due := closing(next)
 	due.HookDue = string(next.State)
 	due.Reason = fmt.Sprintf("the hook %s failed: %v", next.State, err)
+	w.Hook, w.DueIn = nil, dueIn(due)
 	if err := f.Store.Swap(ctx, row, due, w); err != nil {
 		return due, err
 	}
@@ -71,73 +71,101 @@ func (f *Fence) swap(ctx context.Context, row, next Row, w Write) (Row, error) {
 	return due, nil
 }
 
-// passage is the note of a change that the row itself forgets with the next one;
-// nil: there is none, or it is the plain one that a call's own answer makes, which
-// the row keeps for good and which costs no second statement.
-func passage(row, next Row) *Note {
-	if row.State == next.State || row.State == Captured && (next.State.Closed() || next.State == Pending) {
-		return nil
-	}
-	text := fmt.Sprintf("was %s: %s", row.State, next.Reason)
-	if next.State == Captured {
-		text = fmt.Sprintf("was %s: attempt %d", row.State, next.Attempts())
-	}
-	return &Note{Epoch: next.Claim.Epoch, Kind: string(next.State), Text: text}
-}
-
-// hooked is next once all its hooks have run: a closed row needs nothing of the
-// message any more. A no about the request's form has none, and a person may
-// still make a decline of it.
-func hooked(next Row) Row {
-	next.HookDue = ""
-	if next.State.Closed() && next.Basis != ByForm {
-		next.HookData = nil
-		if next.Sealed != nil {
-			rest := *next.Sealed
-			rest.HookData = nil
-			next.Sealed = &rest
-		}
-	}
-	return next
-}
-
-// swapCapture commits a capture of a row that was free. The hook of the capture
-// runs with it unless it has run already.
+// swapCapture commits a capture of a row that was free. The hook of the capture runs
+// with it unless it has run before.
 func (f *Fence) swapCapture(ctx context.Context, row, next Row, w Write) (Row, error) {
-	if next.Hooked {
+	if next.Open.HookDone {
 		return next, f.Store.Swap(ctx, row, next, w)
 	}
 	hook, err := f.captureHook(next)
 	if err == nil {
-		w.Hook, next.Hooked = hook, hook != nil
-		err = f.Store.Swap(ctx, row, next, w)
-		if !isHook(err) {
+		w.Hook, next.Open.HookDone = hook, hook != nil
+		if err = f.Store.Swap(ctx, row, next, w); !isHook(err) {
 			return next, err
 		}
 	}
-	next = unhooked(next, err)
-	return next, f.Store.Swap(ctx, row, next, Write{})
+	next = hookFailed(next, err)
+	return next, f.Store.Swap(ctx, row, next, Write{DueIn: dueIn(next)})
 }
 
 func (f *Fence) captureHook(row Row) (*Hook, error) {
 	if f.Hook == nil {
 		return nil, nil
 	}
-	row.State = Captured // also where a missing row is inserted as doubt
+	row.State = Captured // also if a missing row is inserted as doubt
 	return f.Hook(row)
 }
 
-// unhooked is a row whose capture's hook failed with err.
-func unhooked(row Row, err error) Row {
-	row.Hooked = false
+// hookFailed is a row whose capture's hook failed with err. If nothing else was to be
+// called, it was not sent.
+func hookFailed(row Row, err error) Row {
+	row.Open.HookDone = false
 	reason := fmt.Sprintf("%v; nothing was sent", err)
-	if row.State == Captured {
-		row.State, row.Basis = Released, ByHook
-	} else {
-		reason = row.Reason + "; " + reason
+	if row.State != Captured {
+		row.Reason += "; " + reason
+		return row
 	}
-	row.Reason = reason
+	row.State, row.Reason = Released, reason
+	row.Unproven--
+	row.Open.Send = [16]byte{}
 	return row
+}
+
+// hookDue reports whether row's state has a hook, which must run later.
+func (f *Fence) hookDue(row Row) bool {
+	if f.Hook == nil || row.Cause == ByForm {
+		return false
+	}
+	hook, err := f.Hook(row)
+	return hook != nil || err != nil
+}
+
+// hooked is next once all its hooks have run.
+func hooked(next Row) Row {
+	next.HookDue = ""
+	if !next.Unfinished() {
+		next.Open = Open{}
+	}
+	return closing(next)
+}
+
+// closing is next without the frozen request, if nothing is left to find out.
+func closing(next Row) Row {
+	if next.State.Closed() {
+		next.Open.Request, next.Open.Sealed.Request = nil, nil
+	}
+	return next
+}
+
+// transition is the note of a change that the row itself forgets with the next one.
+// Nil: the change is a call's own answer, which the row keeps for good.
+func transition(row, next Row) *Note {
+	if row.State == next.State || row.State == Captured && (next.State.Closed() || next.State == Pending) {
+		return nil
+	}
+	text := fmt.Sprintf("was %s: %s", row.State, next.Reason)
+	if next.State == Captured {
+		text = fmt.Sprintf("was %s: try %d", row.State, next.Tries)
+	}
+	return &Note{Epoch: next.Claim.Epoch, Kind: string(next.State), Text: text}
+}
+
+// watchCaptured is how old a call is when a resolver begins to watch it.
+const watchCaptured = 2 * time.Second
+
+// dueIn is when a resolver looks at row next, from the write on.
+func dueIn(row Row) time.Duration {
+	switch {
+	case row.HookDue != "":
+		return time.Second
+	case row.State == Captured:
+		return min(row.Open.Lease, watchCaptured)
+	case row.State == Doubt, row.State == Pending:
+		return shortestGap
+	case row.State == Released && row.Open.HoldAfter > 0:
+		return row.Open.HoldAfter
+	}
+	return Never
 }
 
 func isHook(err error) bool {
@@ -146,7 +174,7 @@ func isHook(err error) bool {
 }
 
 // RunHook runs the hook that is due for row, alone. With an error it stays due;
-// [ErrStale]: somebody else has changed the row since.
+// [ErrStale]: another writer has changed the row since.
 func (f *Fence) RunHook(ctx context.Context, row Row) error {
 	if f.Hook == nil {
 		return fmt.Errorf("hook %s of %s is not in the configuration any more", row.HookDue, row.Key)
@@ -159,5 +187,24 @@ func (f *Fence) RunHook(ctx context.Context, row Row) error {
 	}
 	next := hooked(row)
 	next.Claim = row.Claim.next()
-	return f.Store.Swap(ctx, row, next, Write{Hook: hook})
+	return f.Store.Swap(ctx, row, next, Write{Hook: hook, DueIn: dueIn(next)})
+}
+
+// Parked notes that the message with the given id is in the failure transport now. A
+// retry of that message may capture the row once more, whatever its tries.
+func (f *Fence) Parked(ctx context.Context, k Key, message string) error {
+	return f.mark(ctx, k, Mark{Parked: message}, "the parked message")
+}
+
+// Forwarded notes that a message of the given generation has gone on to another
+// queue, so that another message for the same key does not go there too.
+func (f *Fence) Forwarded(ctx context.Context, k Key, generation int) error {
+	return f.mark(ctx, k, Mark{Forwarded: generation}, "that the message has gone on")
+}
+
+func (f *Fence) mark(ctx context.Context, k Key, m Mark, what string) error {
+	if err := f.Store.Mark(ctx, k, m); err != nil {
+		return &Error{Key: k, Err: err, Reason: what + " could not be noted"}
+	}
+	return nil
 }
