@@ -354,7 +354,7 @@ func TestAbsenceOfWhatCannotBeFound(t *testing.T) {
 	} {
 		row := testRow(t)
 		var err error
-		if row.Request, err = Freeze(Request{Method: "POST", Path: tt.path, ContentType: "application/x-www-form-urlencoded", Body: []byte(tt.body)}); err != nil {
+		if row.Open.Request, err = Freeze(Request{Method: "POST", Path: tt.path, ContentType: "application/x-www-form-urlencoded", Body: []byte(tt.body)}); err != nil {
 			t.Fatal(err)
 		}
 		if got := pr.absent(row); got.Absent != tt.want {

@@ -231,7 +231,7 @@ func TestCallSendsWhatIsFrozen(t *testing.T) {
 	p := newPeer(t, after(says(answerOf(200, paid))))
 	profile := testProfile("http://" + p.addr + "/v2/")
 	row := testRow(t)
-	row.Request, _ = Freeze(Request{Method: "POST", Path: "/a%2Fb%20c/'x'?q=%7E+1&&r", ContentType: "text/plain", Body: []byte("\x00\xff")})
+	row.Open.Request, _ = Freeze(Request{Method: "POST", Path: "/a%2Fb%20c/'x'?q=%7E+1&&r", ContentType: "text/plain", Body: []byte("\x00\xff")})
 	if got := mustNew(t, profile, Options{}).Call(within(t, 10*time.Second), row); got.Verdict != zabor.Done {
 		t.Fatalf("outcome %+v", got)
 	}
@@ -429,12 +429,12 @@ func TestCallKeysOfTwoSteps(t *testing.T) {
 	p := newPeer(t, after(says(answerOf(200, paid))))
 	pr := mustNew(t, testProfile("http://"+p.addr), Options{})
 	row := testRow(t)
-	row.PrepareKey = "zyxwvutsrqponmlkjihgfedcba"
+	row.Open.PrepareKey = "zyxwvutsrqponmlkjihgfedcba"
 	pr.Call(within(t, 10*time.Second), row)
 	row.Prepared = "int_1"
 	pr.Call(within(t, 10*time.Second), row)
 	posts := p.posts()
-	if len(posts) != 2 || posts[0].Header.Get("Idempotency-Key") != row.PrepareKey || posts[1].Header.Get("Idempotency-Key") != row.ProviderKey {
+	if len(posts) != 2 || posts[0].Header.Get("Idempotency-Key") != row.Open.PrepareKey || posts[1].Header.Get("Idempotency-Key") != row.ProviderKey {
 		t.Errorf("posts %+v", posts)
 	}
 }

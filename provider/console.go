@@ -69,9 +69,9 @@ func (c Console) Find(query, account string, test bool) string {
 // time and customer alone.
 func (c Console) Search(row zabor.Row) []Clue {
 	// A call of somebody else carried no key of ours, and not this request.
-	foreign := row.Basis == zabor.ByImport || row.Basis == zabor.ByMissingRow && row.State == zabor.Held
+	foreign := row.Cause == zabor.ByImport || row.Cause == zabor.ByMissingRow && row.State == zabor.Held
 	var request *Request
-	if sent, err := Thaw(row.Request); row.Request != nil && err == nil && !foreign {
+	if sent, err := Thaw(row.Open.Request); row.Open.Request != nil && err == nil && !foreign {
 		request = &sent
 	}
 	terms := c.Terms

@@ -219,7 +219,7 @@ func TestCallSendsOnceThroughAProxy(t *testing.T) {
 			}))
 			proxy, at := tunnel(t, far.addr)
 			row := testRow(t)
-			row.Request, _ = Freeze(Request{Method: "POST", Path: "/payments", ContentType: "application/json", Body: []byte(tt.body)})
+			row.Open.Request, _ = Freeze(Request{Method: "POST", Path: "/payments", ContentType: "application/json", Body: []byte(tt.body)})
 			got := mustNew(t, testProfile("https://"+far.addr), Options{TLS: client, Proxy: at}).Call(ctx, row)
 			if got.Verdict != tt.want {
 				t.Errorf("outcome %+v, want %s", got, tt.want)

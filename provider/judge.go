@@ -188,7 +188,7 @@ func (p *Provider) sameCall(header http.Header, document any, row zabor.Row) err
 	if err := p.sameEcho(document, row); err != nil {
 		return err
 	}
-	first := row.Captures <= 1 && row.Replays == 0
+	first := row.Unproven <= 1
 	if p.key.Mark == "" || !first || !strings.EqualFold(header.Get(p.key.Mark), "true") || p.echoKey == nil && p.echoOrder == nil {
 		return nil
 	}

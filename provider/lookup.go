@@ -141,10 +141,10 @@ func (p *Provider) findable(row zabor.Row) error {
 	if p.carried == nil && !byOrder && !byKey && len(p.paths) == 0 && p.elsewhere == nil {
 		return nil
 	}
-	if row.Request == nil {
+	if row.Open.Request == nil {
 		return errors.New("the request was not kept, so that nobody knows whether it could be found")
 	}
-	r, err := Thaw(row.Request)
+	r, err := Thaw(row.Open.Request)
 	switch {
 	case err != nil:
 		return err

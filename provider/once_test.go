@@ -74,7 +74,7 @@ func TestCallSendsOnceWhereDefaultClientSendsTwice(t *testing.T) {
 		p := newPeer(t, firstThenDrop)
 		pr := mustNew(t, testProfile("http://"+p.addr), Options{})
 		row := testRow(t)
-		row.Request, _ = Freeze(Request{Method: "POST", Path: "/payments", ContentType: "application/json", Body: []byte(body)})
+		row.Open.Request, _ = Freeze(Request{Method: "POST", Path: "/payments", ContentType: "application/json", Body: []byte(body)})
 		for range 3 {
 			if got := pr.Call(within(t, 10*time.Second), row); got.Verdict != zabor.Unproven {
 				t.Errorf("outcome %+v", got)

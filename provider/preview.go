@@ -30,13 +30,13 @@ var plainHeaders = []string{"Accept", "Content-Type", "User-Agent", "Prefer", "S
 // stand, and a card's number and code are masked. The error says why Call would
 // send nothing.
 func (p *Provider) Preview(row zabor.Row) (Preview, error) {
-	r, err := Thaw(row.Request)
+	r, err := Thaw(row.Open.Request)
 	if err != nil {
 		return Preview{}, err
 	}
 	key := row.ProviderKey
 	if row.TwoStep() && row.Prepared == "" {
-		key = row.PrepareKey
+		key = row.Open.PrepareKey
 	}
 	if r, err = p.fit(r, row, key); err != nil {
 		return Preview{}, err

@@ -119,13 +119,13 @@ func (p Profile) ReplayFor() time.Duration {
 // those of ISO 4217, for [Vars].
 func (p *Provider) Exponents() Exponents { return p.exponents }
 
-// Call is a [zabor.Call]: it sends row.Request once, with row.ProviderKey in
+// Call is a [zabor.Call]: it sends row.Open.Request once, with row.ProviderKey in
 // the place that the profile says, and says what the answer proves. It makes no
 // second attempt of any kind. The first byte leaves before the deadline of ctx,
 // or none does; without a deadline, the profile's time-out is one.
 //
-// Where row is two-step and has no Prepared id yet, row.Request is the harmless
-// first request: it goes under row.PrepareKey, and a 2xx with an id that is
+// Where row is two-step and has no Prepared id yet, row.Open.Request is the harmless
+// first request: it goes under row.Open.PrepareKey, and a 2xx with an id that is
 // neither a final yes nor a no is Prepared. What else comes is judged like the
 // answer to the request that moves the money.
 //
@@ -164,14 +164,14 @@ func (p *Provider) Exchange(ctx context.Context, row zabor.Row) (zabor.Outcome, 
 		ctx, cancel = context.WithTimeout(ctx, p.timeout)
 		defer cancel()
 	}
-	request, err := Thaw(row.Request)
+	request, err := Thaw(row.Open.Request)
 	if err != nil {
 		return zabor.Outcome{Verdict: zabor.Unsent, Reason: "nothing was sent: " + oneLine(err)}, nil
 	}
 	preparing := row.TwoStep() && row.Prepared == ""
 	key := row.ProviderKey
 	if preparing {
-		key = row.PrepareKey
+		key = row.Open.PrepareKey
 	}
 	if request, err = p.fit(request, row, key); err != nil {
 		return zabor.Outcome{Verdict: zabor.Malformed, Reason: "nothing was sent: " + oneLine(err)}, nil

@@ -59,7 +59,7 @@ func TestSilenceOfSquare(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		row.Request = asks(tt.request)
+		row.Open.Request = asks(tt.request)
 		found, err := mustNew(t, profile, Options{BaseURL: "http://" + p.addr}).Lookup(t.Context(), row)
 		if got := finding(found, err); got != tt.want {
 			t.Errorf("%s: %s (%s, %v), want %s", tt.name, got, found.Outcome.Reason, err, tt.want)
@@ -119,7 +119,7 @@ func TestLookupByOrder(t *testing.T) {
 		profile := testProfile("http://" + p.addr)
 		profile.Lookup.Path, profile.Echo.Key = "/payments?order={{order}}", "/key"
 		row := testRow(t)
-		row.Request, _ = Freeze(Request{Method: "POST", Path: "/payments", ContentType: "application/json", Body: []byte(`{"order":"1001"}`)})
+		row.Open.Request, _ = Freeze(Request{Method: "POST", Path: "/payments", ContentType: "application/json", Body: []byte(`{"order":"1001"}`)})
 		found, err := mustNew(t, profile, Options{}).Lookup(t.Context(), row)
 		if got := finding(found, err); got != tt.want {
 			t.Errorf("%s: %s (%s), want %s", tt.name, got, found.Outcome.Reason, tt.want)

@@ -76,7 +76,7 @@ func (s *Step) Hook(row zabor.Row) (*zabor.Hook, error) {
 	if !ok {
 		return nil, NoHook(row)
 	}
-	data, err := decodeBound(row.HookData)
+	data, err := decodeBound(row.Open.HookData)
 	if err != nil {
 		return nil, fmt.Errorf("hook %s of %s: what it binds from the message cannot be read: %w", row.State, row.Key, err)
 	}
@@ -87,8 +87,8 @@ func (s *Step) Hook(row zabor.Row) (*zabor.Hook, error) {
 			v, ok = data[name]
 		}
 		if !ok {
-			if row.Sealed != nil && row.Sealed.HookData != nil {
-				return nil, fmt.Errorf("hook %s of %s: what it binds from the message is kept, and cannot be read: %s", row.State, row.Key, row.Sealed.Why)
+			if row.Open.Sealed.HookData != nil {
+				return nil, fmt.Errorf("hook %s of %s: what it binds from the message is kept, and cannot be read: %s", row.State, row.Key, row.Open.Sealed.Why)
 			}
 			return nil, fmt.Errorf("hook %s of %s: the row has not kept %s of its message: it was captured before the hook named that, or its hooks had all run; write the rows by hand, or take the parameter out of the hook", row.State, row.Key, name)
 		}

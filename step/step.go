@@ -396,7 +396,7 @@ func (s *Step) checkEnums(data map[string]any) error {
 // An error wraps [ErrRefused] when the message can never be run, and
 // [ErrNoRow] when Load found no row, which may come with a commit that is on
 // its way. Any other error is the database's. With an error Effect.Key and
-// Effect.Message are set as far as they are known, so that a repeat of what is
+// Effect.Fingerprint.Message are set as far as they are known, so that a repeat of what is
 // done already can be answered from its row.
 //
 // MissingRow is Captured, or Doubt where m was delivered before. It is for the
@@ -409,12 +409,12 @@ func (s *Step) Effect(ctx context.Context, m Message) (zabor.Effect, error) {
 	}
 	message := s.messageParts(m.Data)
 	e := zabor.Effect{
-		Key:        key,
-		Message:    messageSum(message),
-		Attempts:   s.spec.Attempts,
-		HoldAfter:  s.spec.HoldAfter,
-		PendingFor: s.spec.PendingFor,
-		MissingRow: zabor.Captured,
+		Key:         key,
+		Fingerprint: zabor.Fingerprint{Message: messageSum(message)},
+		MaxAttempts: s.spec.Attempts,
+		HoldAfter:   s.spec.HoldAfter,
+		PendingFor:  s.spec.PendingFor,
+		MissingRow:  zabor.Captured,
 	}
 	if m.DeliveredBefore {
 		e.MissingRow = zabor.Doubt
@@ -450,9 +450,9 @@ func (s *Step) Effect(ctx context.Context, m Message) (zabor.Effect, error) {
 	if err != nil {
 		return e, err
 	}
-	e.Unkept = unkept
-	e.Fingerprint = sum("zabor request 2", request)
-	e.Fields = fields(request, message)
+	e.Sensitive = unkept
+	e.Fingerprint.Request = sum("zabor request 2", request)
+	e.Fingerprint.Fields = fields(request, message)
 	if e.HookData, err = s.hookData(vars.Data); err != nil {
 		return e, err
 	}
@@ -465,7 +465,7 @@ func (s *Step) Effect(ctx context.Context, m Message) (zabor.Effect, error) {
 		}
 		return provider.Freeze(r)
 	}
-	e.Freeze = func(keys zabor.ProviderKeys, prepared string) ([]byte, error) {
+	e.Render = func(keys zabor.ProviderKeys, prepared string) ([]byte, error) {
 		return freeze("request", s.request, keys, prepared)
 	}
 	if s.prepare != nil {
