@@ -83,8 +83,12 @@ type Answer struct {
 	Header []HeaderField // only those that a caller needs; never secrets
 	Body   []byte
 	Erased bool   // keep_answers is over: Header and Body are gone, Status stays
-	Sealed []byte // what the store could not decrypt, as it is in the table; nil: nothing
+	Sealed []byte // ciphertext that the store has no key for; nil: Header and Body are readable
+	Why    string // with Sealed: which key is missing
 }
+
+// Readable reports whether a has its Header and Body.
+func (a *Answer) Readable() bool { return a != nil && !a.Erased && a.Sealed == nil }
 
 // HeaderField is one header of an [Answer], as it was received.
 type HeaderField struct{ Name, Value string }

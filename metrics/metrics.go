@@ -187,7 +187,7 @@ func (s *store) entered(row zabor.Row) {
 	s.m.rows.WithLabelValues(row.Provider, string(row.State)).Inc()
 	switch row.State {
 	case zabor.Settled, zabor.Pending, zabor.Declined:
-		s.m.attempts.WithLabelValues(row.Provider).Observe(float64(row.Attempts()))
+		s.m.attempts.WithLabelValues(row.Provider).Observe(float64(row.Tries))
 	case zabor.Captured:
 		s.m.captures.WithLabelValues(row.Provider).Inc()
 	}

@@ -105,10 +105,10 @@ func (p *Proxy) effect(up Upstream, k zabor.Key, request provider.Request) (zabo
 	print := step.Print(up.Name(), up.Account, opened, up.Volatile)
 	e := zabor.Effect{
 		Key: k, Provider: up.Name(), Account: up.Account, Amount: up.Money(opened),
-		Message: print.Fingerprint, Fingerprint: print.Fingerprint, Fields: print.Fields, Earlier: print.Earlier,
-		Freeze:  func(zabor.ProviderKeys, string) ([]byte, error) { return frozen, nil },
-		Unkept:  print.Unkept,
-		Timeout: up.Timeout(), Attempts: p.o.Attempts,
+		Fingerprint: zabor.Fingerprint{Message: print.Fingerprint, Request: print.Fingerprint, Fields: print.Fields},
+		Render:      func(zabor.ProviderKeys, string) ([]byte, error) { return frozen, nil },
+		Sensitive:   print.Unkept,
+		Timeout:     up.Timeout(), MaxAttempts: p.o.Attempts,
 		AbsentAfter: up.AbsentAfter(), HoldAfter: max(p.o.HoldAfter, up.HoldAfter()), PendingFor: max(p.o.PendingFor, up.PendingFor()),
 		MissingRow: zabor.Captured,
 	}
@@ -124,8 +124,8 @@ func (p *Proxy) effect(up Upstream, k zabor.Key, request provider.Request) (zabo
 // the end would read as a success.
 func (p *Proxy) repeat(w http.ResponseWriter, r *http.Request, up Upstream, row zabor.Row, err error) {
 	var stored *provider.Reply
-	switch row.Basis {
-	case zabor.ByCall, zabor.ByReplay, zabor.ByForm:
+	switch row.Cause {
+	case zabor.ByCall, zabor.ByForm:
 		stored = storedReply(row.Answer)
 	default:
 		if !row.State.Closed() {
@@ -149,7 +149,7 @@ func (p *Proxy) repeat(w http.ResponseWriter, r *http.Request, up Upstream, row 
 // settled answers for a settled row that has no answer of its own: with the object
 // of its reference as the provider has it now, or with the reference alone.
 func (p *Proxy) settled(w http.ResponseWriter, r *http.Request, up Upstream, row zabor.Row) {
-	if row.AnswerEnded == 0 && row.Sealed == nil && row.Provider == up.Name() {
+	if (row.Answer == nil || row.Answer.Readable()) && row.Provider == up.Name() {
 		object, err := up.Object(context.WithoutCancel(r.Context()), row)
 		switch {
 		case err == nil:
@@ -167,18 +167,19 @@ func (p *Proxy) settled(w http.ResponseWriter, r *http.Request, up Upstream, row
 // withoutAnswer says what row is, and why its answer is not given.
 func withoutAnswer(row zabor.Row) string {
 	why := "its answer never was here, or may not be kept"
-	switch {
-	case row.AnswerEnded != 0:
-		why = fmt.Sprintf("its answer, with status %d, was erased when its time was over", row.AnswerEnded)
-	case row.Sealed != nil:
-		why = "its answer is here and cannot be read: " + row.Sealed.Why
+	switch a := row.Answer; {
+	case a == nil:
+	case a.Erased:
+		why = fmt.Sprintf("its answer, with status %d, was erased when its time was over", a.Status)
+	case a.Sealed != nil:
+		why = "its answer is here and cannot be read: " + a.Why
 	}
 	return fmt.Sprintf("%s is %s; %s; nothing was sent now", row.Key, row.State, why)
 }
 
 // storedReply is an answer as it was kept; nil: there is none, or not its body.
 func storedReply(a *zabor.Answer) *provider.Reply {
-	if a == nil || a.Status == 0 {
+	if !a.Readable() || a.Status == 0 {
 		return nil
 	}
 	reply := &provider.Reply{Status: a.Status, Header: http.Header{}, Body: a.Body}

@@ -106,10 +106,10 @@ func (p *Proxy) write(w http.ResponseWriter, status int, body []byte) (sent bool
 
 // pause is how long a caller had better wait who met row.
 func pause(row zabor.Row, most time.Duration) time.Duration {
-	if row.ReadAt.IsZero() || row.SendUntil.IsZero() {
+	if row.ReadAt.IsZero() || row.Open.SendUntil.IsZero() {
 		return most
 	}
-	return min(max(row.SendUntil.Sub(row.ReadAt), time.Second), most)
+	return min(max(row.Open.SendUntil.Sub(row.ReadAt), time.Second), most)
 }
 
 // Waits that a caller is told.
@@ -141,14 +141,14 @@ func problemOf(k zabor.Key, err error, reply *provider.Reply) problem {
 		x.status, x.kind, x.wait = 423, "held", 0
 	case errors.Is(err, zabor.ErrSpent):
 		x.status, x.kind, x.wait = 423, "spent", 0
-		x.text = fmt.Sprintf("%s: %d calls that may have done something are all that is allowed, and a person must release it", k, x.row.Attempts())
+		x.text = fmt.Sprintf("%s: %d calls that may have done something are all that is allowed, and a person must release it", k, x.row.Tries)
 	case errors.Is(err, zabor.ErrInDoubt):
 		x.kind, x.wait = "in-doubt", doubtWait
 	case errors.Is(err, zabor.ErrHookDue):
 		x.kind, x.wait = "hook-due", doubtWait
 	case errors.Is(err, zabor.ErrPaused):
 		x.kind, x.wait = "paused", why.Wait
-	case errors.Is(err, zabor.ErrReleased) && x.row.Basis == zabor.ByUnsent:
+	case errors.Is(err, zabor.ErrReleased) && reply == nil && x.row.Cause == zabor.ByCall:
 		x.status, x.kind, x.wait = 502, "not-reached", 0
 	case errors.Is(err, zabor.ErrReleased):
 		x.kind = "released"

@@ -171,7 +171,6 @@ func (s *Step) isVolatile(name string) bool { return s.volatile[name] }
 type Printed struct {
 	Fingerprint string
 	Fields      string
-	Earlier     func() string
 	Unkept      bool
 }
 
@@ -181,12 +180,8 @@ type Printed struct {
 // names, and header fields, in any case.
 func Print(providerName, account string, opened provider.Opened, volatile []string) Printed {
 	r, unkept := opened.WithoutCard() // as in requestParts
-	to := printing{providerName, account, volatile}
-	parts := to.parts(r, false)
-	return Printed{
-		Fingerprint: sum(proxied, parts), Fields: fields(parts), Unkept: unkept,
-		Earlier: func() string { return sum(proxied, to.parts(r, true)) },
-	}
+	parts := printing{providerName, account, volatile}.parts(r)
+	return Printed{Fingerprint: sum(proxied, parts), Fields: fields(parts), Unkept: unkept}
 }
 
 const proxied = "zabor proxied 1"
@@ -196,17 +191,15 @@ type printing struct {
 	volatile          []string
 }
 
-// parts are the parts of the fingerprint of r. Before there was a first release a
-// library's own name counted, and a form of parts was one text with its boundary:
-// rows of that time are known by it.
-func (p printing) parts(r provider.Request, earlier bool) []part {
+// parts are the parts of the fingerprint of r.
+func (p printing) parts(r provider.Request) []part {
 	parts, d := make([]part, 0, 16), digest{make([]byte, 0, 256)}
 	add := func(name string, v any) { parts = append(parts, part{name, d.canonical(v)}) }
 	add("provider", p.provider)
 	add("account", p.account)
 	may := func(name string) bool { return slices.Contains(p.volatile, name) }
 	form, ok := r.Parts()
-	if ok && !earlier {
+	if ok {
 		addPath("", r, provider.MultipartType, may, add)
 		addParts(form, may, add)
 	} else {

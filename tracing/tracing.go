@@ -234,7 +234,7 @@ func outcome(row zabor.Row) []attribute.KeyValue {
 	}
 	all := []attribute.KeyValue{
 		attribute.String("zabor.state", string(row.State)), text("zabor.provider", row.Provider),
-		attribute.Int("zabor.attempts", row.Attempts()), attribute.Int("zabor.generation", row.Generation),
+		attribute.Int("zabor.attempts", row.Tries), attribute.Int("zabor.generation", row.Generation),
 	}
 	if row.Reference != "" {
 		all = append(all, text("zabor.reference", row.Reference))
