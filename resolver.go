@@ -137,16 +137,15 @@ func (r *Resolver) lookAt(ctx context.Context, rows []Row) error {
 	var errs []error
 	var seen []Seen
 	for _, row := range rows {
+		if ctx.Err() != nil || r.now().Sub(begun) > LookupTime/2 {
+			break // the leases of the rest end by themselves, and any resolver looks at them
+		}
 		add := r.watched(row)
 		row.Open.Watched += add
 		row.Open.Silent += add
-		s := Seen{Row: row, Add: add}
-		if ctx.Err() == nil && r.now().Sub(begun) <= LookupTime/2 { // else the next lease looks at it
-			left, err := r.look(ctx, row)
-			errs = append(errs, failed(row, err))
-			s.DueIn = r.gap(left)
-		}
-		seen = append(seen, s)
+		left, err := r.look(ctx, row)
+		errs = append(errs, failed(row, err))
+		seen = append(seen, Seen{Row: row, Add: add, DueIn: r.gap(left)})
 	}
 	if len(seen) == 0 {
 		return errors.Join(errs...)

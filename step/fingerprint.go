@@ -209,7 +209,7 @@ func (p printing) parts(r provider.Request) []part {
 		if slices.ContainsFunc(p.volatile, func(name string) bool { return strings.EqualFold(name, field.Name) }) {
 			continue
 		}
-		if earlier || !slices.Contains(libraries[:], field.Name) {
+		if !slices.Contains(libraries[:], field.Name) {
 			add("header."+field.Name, field.Value)
 		}
 	}
