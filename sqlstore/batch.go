@@ -3,9 +3,7 @@ package sqlstore
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -31,12 +29,10 @@ const (
 	batchLimit = time.Second
 )
 
-// batched is one row's write that may share a commit.
+// batched is a write of a row that may share a commit.
 type batched struct {
-	key   zabor.Key
-	query string
-	args  []any
-	turn  chan turn
+	change change
+	turn   chan turn
 }
 
 // turn is what a waiting writer is told.
@@ -55,24 +51,14 @@ type gathering struct {
 	waiting []*batched
 }
 
-// lines are those of s: one, or, where a batch is one statement, one for each of
-// which batches can be made.
-func lines(s *Store) map[string]*gathering {
-	if s.dialect.name == "mysql" {
-		return map[string]*gathering{s.text.insert: {}, s.text.outcome: {}}
-	}
-	one := &gathering{}
-	return map[string]*gathering{s.text.insert: one, s.text.outcome: one, s.text.swap: one}
-}
-
-// share commits op together with others that wait. It reports whether op is in the table
-// by that; otherwise the caller writes it alone. done must be called once the
-// caller has, so that the next may commit.
-func (s *Store) share(op *batched) (shared bool, done func()) {
-	g := s.lines[op.query]
-	if g == nil {
+// share commits c together with others that wait. It reports whether c is in the table
+// by that; otherwise the caller writes it alone. Call done after that, so that the next
+// may commit. A write with a hook or a note shares nothing.
+func (s *Store) share(c change, w zabor.Write) (shared bool, done func()) {
+	if w.Hook != nil || w.Note != nil {
 		return false, func() {}
 	}
+	op, g := &batched{change: c}, &s.line
 	g.mu.Lock()
 	if g.leading {
 		op.turn = make(chan turn, 1)
@@ -114,25 +100,20 @@ func (s *Store) share(op *batched) (shared bool, done func()) {
 	return tell == committed, func() {}
 }
 
-// gather takes a batch out of the line: first and those who wait, one of each
-// key, in key order, so that no two batches can lock each other out. Their
-// number is a power of two, so that a few prepared statements serve for all.
+// gather takes a batch out of the line: first and those that wait, one of each key, in
+// key order, so that no two batches can lock each other out.
 func (g *gathering) gather(first *batched) []*batched {
 	ops := []*batched{first}
-	keys := map[zabor.Key]bool{first.key: true}
-	for _, op := range g.waiting {
-		if len(ops) < maxBatch && !keys[op.key] {
-			keys[op.key] = true
-			ops = append(ops, op)
+	keys := map[zabor.Key]bool{first.change.key: true}
+	g.waiting = slices.DeleteFunc(g.waiting, func(op *batched) bool {
+		if len(ops) == maxBatch || keys[op.change.key] {
+			return false
 		}
-	}
-	size := 1
-	for size*2 <= len(ops) {
-		size *= 2
-	}
-	ops = ops[:size]
-	g.waiting = slices.DeleteFunc(g.waiting, func(op *batched) bool { return slices.Contains(ops, op) })
-	slices.SortFunc(ops, func(a, b *batched) int { return a.key.Compare(b.key) })
+		keys[op.change.key] = true
+		ops = append(ops, op)
+		return true
+	})
+	slices.SortFunc(ops, func(a, b *batched) int { return a.change.key.Compare(b.change.key) })
 	return ops
 }
 
@@ -149,19 +130,11 @@ func (g *gathering) next() {
 	op.turn <- lead
 }
 
-// hitAll is the error of a batch that did not hit each of its rows once.
-func hitAll(n int64, ops []*batched) error {
-	if n != int64(len(ops)) {
-		return fmt.Errorf("a batch of %d rows hit %d", len(ops), n)
-	}
-	return nil
-}
-
 // errNoBatch: the driver of a given pool is not pgx itself but something around it.
 var errNoBatch = errors.New("the driver sends no batches")
 
-// batchPostgres sends all statements at once. Without a BEGIN they are one
-// transaction that commits by itself.
+// batchPostgres runs all statements in one transaction: sent at once, looked at, and
+// committed.
 func batchPostgres(ctx context.Context, s *Store, ops []*batched) error {
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
@@ -173,69 +146,59 @@ func batchPostgres(ctx context.Context, s *Store, ops []*batched) error {
 		if !ok {
 			return errNoBatch
 		}
-		var b pgx.Batch
-		for _, op := range ops {
-			b.Queue(op.query, op.args...)
-		}
-		results := pg.Conn().SendBatch(ctx, &b)
-		hit := int64(0)
-		for range ops {
-			tag, err := results.Exec()
-			if err != nil {
-				results.Close()
-				return err
+		err := sendBatch(ctx, pg.Conn(), ops)
+		if err != nil && !pg.Conn().IsClosed() {
+			if _, undone := pg.Conn().Exec(context.WithoutCancel(ctx), "ROLLBACK"); undone != nil {
+				return errors.Join(err, undone)
 			}
-			hit += tag.RowsAffected()
 		}
-		if err := results.Close(); err != nil {
-			return err
-		}
-		return hitAll(hit, ops)
+		return err
 	})
 }
 
-// batchSQLite runs all statements in one transaction.
-func batchSQLite(ctx context.Context, s *Store, ops []*batched) error {
+func sendBatch(ctx context.Context, conn *pgx.Conn, ops []*batched) error {
+	b := &pgx.Batch{}
+	b.Queue("BEGIN")
+	for _, op := range ops {
+		for _, one := range op.change.statements {
+			b.Queue(one.query, one.args...)
+		}
+	}
+	results := conn.SendBatch(ctx, b)
+	_, err := results.Exec()
+	for _, op := range ops {
+		for _, one := range op.change.statements {
+			tag, execErr := results.Exec()
+			switch {
+			case execErr != nil:
+				err = errors.Join(err, execErr)
+			case one.need != anyRows && tag.RowsAffected() != 1 && err == nil:
+				err = errMissed
+			}
+			if execErr != nil {
+				results.Close()
+				return err
+			}
+		}
+	}
+	if closeErr := results.Close(); closeErr != nil || err != nil {
+		return errors.Join(err, closeErr)
+	}
+	_, err = conn.Exec(ctx, "COMMIT")
+	return err
+}
+
+// batchTx runs all statements in one transaction.
+func batchTx(ctx context.Context, s *Store, ops []*batched) error {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer tx.Rollback()
-	hit := int64(0)
 	for _, op := range ops {
-		st, err := s.statement(ctx, op.query)
-		if err != nil {
+		if err := s.runAll(ctx, tx, op.change); err != nil {
 			return err
 		}
-		result, err := tx.StmtContext(ctx, st).ExecContext(ctx, op.args...)
-		if err != nil {
-			return err
-		}
-		n, err := result.RowsAffected()
-		if err != nil {
-			return err
-		}
-		hit += n
-	}
-	if err := hitAll(hit, ops); err != nil {
-		return err
 	}
 	return tx.Commit()
-}
-
-// batchMySQL writes all rows by one statement, which commits by itself. Inserts
-// and outcomes are never in one batch here.
-func batchMySQL(ctx context.Context, s *Store, ops []*batched) error {
-	many := s.text.many[ops[0].query]
-	before, first, after, other := many[0], many[1], many[2], many[3]
-	query := before + first + strings.Repeat(other, len(ops)-1) + after
-	args := make([]any, 0, len(ops)*len(ops[0].args))
-	for _, op := range ops {
-		args = append(args, op.args...)
-	}
-	n, err := s.exec(ctx, query, args...)
-	if err != nil {
-		return err
-	}
-	return hitAll(n, ops)
 }

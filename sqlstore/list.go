@@ -35,58 +35,65 @@ func (s *Store) List(ctx context.Context, f Filter) ([]zabor.Row, error) {
 	return found, nil
 }
 
-// list is the SELECT of f. Each state is looked up by itself, because only so
-// the index gives a state's rows in key order; all in one statement, so that a
-// row that changes its state meanwhile is neither missed nor listed twice.
+// list is the SELECT of f. Open states are looked up among the open rows, which are few;
+// others by the primary key.
 func (d *dialect) list(f Filter) (query string, args []any) {
-	limit := int64(cmp.Or(f.Limit, 100))
-	var parts []string
-	for i, state := range slices.Compact(slices.Sorted(slices.Values(f.States))) {
-		where, whereArgs := d.where(f, state)
-		parts = append(parts, fmt.Sprintf("SELECT * FROM (%s) s%d", selectRow+where+inOrder, i))
-		args = append(append(args, whereArgs...), limit)
+	query = selectRow
+	if f.Due || len(f.States) > 0 && !slices.ContainsFunc(f.States, zabor.State.Closed) {
+		query += " JOIN zabor_open u ON u.scope = f.scope AND u.order_id = f.order_id AND u.step = f.step"
 	}
-	if len(parts) > 0 {
-		return d.sql(strings.Join(parts, " UNION ALL ") + inOrder), append(args, limit)
-	}
-	where, args := d.where(f, "")
-	return d.sql(selectRow + where + inOrder), append(args, limit)
+	where, args := d.where(f)
+	return d.sql(query + where + inOrder), append(args, int64(cmp.Or(f.Limit, 100)))
 }
 
-const inOrder = " ORDER BY " + keyColumns + " LIMIT ?"
+const inOrder = " ORDER BY f.scope, f.order_id, f.step LIMIT ?"
 
-// where is the condition of f for one state, or for any.
-func (d *dialect) where(f Filter, state zabor.State) (text string, args []any) {
+// where is the condition of f.
+func (d *dialect) where(f Filter) (text string, args []any) {
 	var conditions []string
 	add := func(condition string, values ...any) {
 		conditions = append(conditions, condition)
 		args = append(args, values...)
 	}
-	if state != "" {
-		add("state = ?", string(state))
-	}
 	if f.After != (zabor.Key{}) {
-		condition, values := d.after(f.After, state)
+		condition, values := d.after(f.After)
+		add(condition, values...)
+	}
+	if len(f.States) > 0 {
+		condition, values := ofStates(f.States)
 		add(condition, values...)
 	}
 	if f.Due {
-		add("hook_due > ''")
+		add("f.hook_due > ''")
 	}
 	if f.Scope != nil {
-		add("scope = ?", []byte(*f.Scope))
+		add("f.scope = ?", []byte(*f.Scope))
 	} else if f.Within != "" {
-		add(inScope, scopeArgs(f.Within)...)
+		add(of("f.", inScope), scopeArgs(f.Within)...)
 	}
 	if f.Order != "" {
-		add("order_id = ?", []byte(f.Order))
+		add("f.order_id = ?", []byte(f.Order))
 	}
 	if f.Step != "" {
-		add(ofStep, stepArgs(f.Step)...)
+		add(of("f.", ofStep), stepArgs(f.Step)...)
 	}
 	if len(conditions) == 0 {
 		return "", nil
 	}
 	return " WHERE " + strings.Join(conditions, " AND "), args
+}
+
+// ofStates is the condition for rows in one of the states.
+func ofStates(states []zabor.State) (condition string, args []any) {
+	for _, state := range states {
+		args = append(args, string(state))
+	}
+	return "f.state IN (" + strings.TrimSuffix(strings.Repeat("?, ", len(states)), ", ") + ")", args
+}
+
+// of puts a table's name before the columns of a condition.
+func of(table, condition string) string {
+	return strings.NewReplacer("scope ", table+"scope ", "step ", table+"step ").Replace(condition)
 }
 
 // A step with all its parts: «:» is followed by «;» in byte order.
@@ -112,9 +119,9 @@ type StateCount struct {
 	ReadAt time.Time // the database's clock
 }
 
-// CountUnclosed counts the rows that are not closed, by state, in the given scope
-// and the scopes in it; the empty scope counts everywhere; and how many of them are
-// in it for how long. It reads open rows only, however many are closed.
+// CountUnclosed counts the rows that are not closed, by state, in the given scope and the
+// scopes in it (the empty scope counts everywhere), and how many of them have been in it
+// for at least each of the ages. It reads open rows only, however many are closed.
 func (s *Store) CountUnclosed(ctx context.Context, scope string, ages ...time.Duration) ([]StateCount, error) {
 	query, args := unclosed(scope, ages)
 	query = s.dialect.sql(query)
@@ -141,45 +148,37 @@ func (s *Store) CountUnclosed(ctx context.Context, scope string, ages ...time.Du
 	return counts, nil
 }
 
-// unclosed counts in each range of states by itself: only so does every database
-// read no entry of a closed row.
+// openRows joins the permanent part to the unfinished rows.
+const openRows = " FROM zabor_open o JOIN zabor_fences f ON f.scope = o.scope AND f.order_id = o.order_id AND f.step = o.step"
+
+const notClosed = "f.state NOT IN ('settled', 'declined')"
+
 func unclosed(scope string, ages []time.Duration) (query string, args []any) {
-	older := strings.Repeat(", COUNT(CASE WHEN state_since <= {now} - ? THEN 1 END)", len(ages))
-	var parts []string
-	for _, states := range openRanges {
-		for _, age := range ages {
-			args = append(args, micros(age))
-		}
-		// Without a scope the index of states has all that is asked for.
-		from, where := "{recent}", " WHERE "+states
-		if scope != "" {
-			from = ""
-			where, args = within(scope, where, args)
-		}
-		parts = append(parts, "SELECT state, COUNT(*), MIN(state_since), {now}"+older+" FROM zabor_fences"+from+where+" GROUP BY state")
+	for _, age := range ages {
+		args = append(args, micros(age))
 	}
-	return strings.Join(parts, " UNION ALL ") + " ORDER BY 1", args
+	where, args := within(scope, notClosed, args)
+	return "SELECT f.state, COUNT(*), MIN(f.state_since), {now}" + strings.Repeat(", COUNT(CASE WHEN f.state_since <= {now} - ? THEN 1 END)", len(ages)) +
+		openRows + " WHERE " + where + " GROUP BY f.state ORDER BY f.state", args
 }
 
-// Outline lists rows in key order, behind the given key, with what tells them
-// apart and what became of them: without their requests, answers, fingerprints and
-// what hooks bind. It is for whoever reads all of them.
+// Outline lists rows in key order, behind the given key, for a reader of all of them:
+// without their answers and all that only an open row has but its deadlines.
 func (s *Store) Outline(ctx context.Context, after zabor.Key, limit int) ([]zabor.Row, error) {
 	query, args := selectOutline, []any(nil)
 	if after != (zabor.Key{}) {
-		condition, values := s.dialect.after(after, "")
+		condition, values := s.dialect.after(after)
 		query, args = query+" WHERE "+condition, values
 	}
 	return s.outlines(ctx, query+inOrder, append(args, int64(limit))...)
 }
 
-// selectOutline selects what an outline of a row has.
-const selectOutline = "SELECT " + outlineColumns + ", {now} AS read_at FROM zabor_fences"
+// selectOutline selects an outline of a row, as outlines scans it.
+const selectOutline = "SELECT f.scope, f.order_id, f.step, f.state, f.cause, f.epoch, f.attempt_id, f.provider, f.account, f.address, f.provider_key, f.amount_minor, f.currency, " +
+	"f.reference, f.other_reference, f.reason, f.parked, f.hook_due, f.tries, f.unproven, f.captured_at, f.state_since, o.absent_after, o.send_until, {now} AS read_at" +
+	" FROM zabor_fences f LEFT JOIN zabor_open o ON o.scope = f.scope AND o.order_id = f.order_id AND o.step = f.step"
 
-const outlineColumns = keyColumns + ", state, basis, epoch, attempt_id, provider, account, provider_key, amount_minor, currency, reference, other_reference, " +
-	"reason, parked, hook_due, captures, free, absent_after, captured_at, send_until, state_since"
-
-// outlines reads what a query that begins with selectOutline selects.
+// outlines reads the rows of a query that begins with selectOutline.
 func (s *Store) outlines(ctx context.Context, query string, args ...any) ([]zabor.Row, error) {
 	var found []zabor.Row
 	err := s.repeat(ctx, func(ctx context.Context) error {
@@ -187,15 +186,15 @@ func (s *Store) outlines(ctx context.Context, query string, args ...any) ([]zabo
 		return s.query(ctx, func(rows *sql.Rows) error {
 			var r zabor.Row
 			var scope, order, step, attempt, provider, account, reference, other, parked []byte
-			var absent, captured, until, since, now int64
-			err := rows.Scan(&scope, &order, &step, &r.State, &r.Basis, &r.Claim.Epoch, &attempt, &provider, &account, &r.ProviderKey, &r.Amount.Minor, &r.Amount.Currency,
-				&reference, &other, &r.Reason, &parked, &r.HookDue, &r.Captures, &r.Free, &absent, &captured, &until, &since, &now)
+			var captured, since, now int64
+			var absent, until sql.NullInt64
+			err := rows.Scan(&scope, &order, &step, &r.State, &r.Cause, &r.Claim.Epoch, &attempt, &provider, &account, &r.Endpoint.Address, &r.ProviderKey, &r.Amount.Minor, &r.Amount.Currency,
+				&reference, &other, &r.Reason, &parked, &r.HookDue, &r.Tries, &r.Unproven, &captured, &since, &absent, &until, &now)
 			r.Key = zabor.Key{Scope: string(scope), Order: string(order), Step: string(step)}
 			copy(r.Claim.ID[:], attempt)
-			r.Provider, r.Reference, r.OtherReference, r.Parked = string(provider), string(reference), string(other), string(parked)
-			r.Account, r.Place = readAccount(account)
-			r.AbsentAfter = duration(absent)
-			r.CapturedAt, r.SendUntil, r.StateSince, r.ReadAt = moment(captured), moment(until), moment(since), moment(now)
+			r.Provider, r.Account, r.Reference, r.OtherReference, r.Parked = string(provider), string(account), string(reference), string(other), string(parked)
+			r.CapturedAt, r.StateSince, r.ReadAt = moment(captured), moment(since), moment(now)
+			r.Open.AbsentAfter, r.Open.SendUntil = duration(absent.Int64), moment(until.Int64)
 			found = append(found, r)
 			return err
 		}, s.dialect.sql(query), args...)
@@ -206,47 +205,16 @@ func (s *Store) outlines(ctx context.Context, query string, args ...any) ([]zabo
 	return found, nil
 }
 
-// The states that are not closed in ranges, which an index can follow; states that
-// this version does not know are among them.
-const (
-	belowDeclined = "state < 'declined'"
-	inBetween     = "(state > 'declined' AND state < 'settled')"
-	aboveSettled  = "state > 'settled'"
-	notClosed     = "(" + belowDeclined + " OR " + inBetween + " OR " + aboveSettled + ")"
-)
-
-var openRanges = [...]string{belowDeclined, inBetween, aboveSettled}
-
 // CountOpen counts the rows of step, with all its parts, that are not closed, in
 // the given scope and the scopes in it; the empty scope counts everywhere.
 func (s *Store) CountOpen(ctx context.Context, scope, step string) (int64, error) {
-	return s.count(ctx, scope, notClosed+" AND "+ofStep, stepArgs(step)...)
+	return s.count(ctx, scope, notClosed+" AND "+of("f.", ofStep), stepArgs(step)...)
 }
 
 // CountUnresolved counts the rows whose call is under way or in doubt, in the
 // given scope and the scopes in it; the empty scope counts everywhere.
 func (s *Store) CountUnresolved(ctx context.Context, scope string) (int64, error) {
-	return s.count(ctx, scope, "state IN (?, ?)", string(zabor.Captured), string(zabor.Doubt))
-}
-
-// ParkedFor lists the keys of rows that are not closed and whose message with the
-// given id was parked last.
-func (s *Store) ParkedFor(ctx context.Context, message string) ([]zabor.Key, error) {
-	query := s.dialect.sql("SELECT " + keyColumns + " FROM zabor_fences WHERE " + notClosed + " AND parked = ?")
-	var keys []zabor.Key
-	err := s.repeat(ctx, func(ctx context.Context) error {
-		keys = nil
-		return s.query(ctx, func(rows *sql.Rows) error {
-			var scope, order, step []byte
-			err := rows.Scan(&scope, &order, &step)
-			keys = append(keys, zabor.Key{Scope: string(scope), Order: string(order), Step: string(step)})
-			return err
-		}, query, []byte(message))
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read rows of parked message %s: %w", message, err)
-	}
-	return keys, nil
+	return s.count(ctx, scope, "f.state IN (?, ?)", string(zabor.Captured), string(zabor.Doubt))
 }
 
 // OpenSteps counts the rows that are not closed by the name of their step,
@@ -254,7 +222,7 @@ func (s *Store) ParkedFor(ctx context.Context, message string) ([]zabor.Key, err
 // counts everywhere.
 func (s *Store) OpenSteps(ctx context.Context, scope string) (map[string]int64, error) {
 	where, args := within(scope, notClosed, nil)
-	query := s.dialect.sql("SELECT step, COUNT(*) FROM zabor_fences WHERE " + where + " GROUP BY step")
+	query := s.dialect.sql("SELECT f.step, COUNT(*)" + openRows + " WHERE " + where + " GROUP BY f.step")
 	var open map[string]int64
 	err := s.repeat(ctx, func(ctx context.Context) error {
 		open = map[string]int64{}
@@ -277,7 +245,7 @@ func (s *Store) OpenSteps(ctx context.Context, scope string) (map[string]int64, 
 
 func (s *Store) count(ctx context.Context, scope, where string, args ...any) (n int64, err error) {
 	where, args = within(scope, where, args)
-	query := s.dialect.sql("SELECT COUNT(*) FROM zabor_fences WHERE " + where)
+	query := s.dialect.sql("SELECT COUNT(*)" + openRows + " WHERE " + where)
 	err = s.repeat(ctx, func(ctx context.Context) error {
 		return s.query(ctx, func(rows *sql.Rows) error { return rows.Scan(&n) }, query, args...)
 	})

@@ -17,28 +17,23 @@ import (
 
 func mysqlDialect() *dialect {
 	return &dialect{
-		name:       "mysql",
-		now:        "TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))",
-		none:       "x''",
-		recent:     " FORCE INDEX (zabor_fences_recent)",
-		references: " FORCE INDEX (zabor_fences_reference)",
-		others:     " FORCE INDEX (zabor_fences_other)",
-		order:      " FORCE INDEX (zabor_fences_order)",
-		open:       " FORCE INDEX (zabor_fences_open)",
-		keysInside: true,
-		div:        "DIV",
-		greatest:   "GREATEST",
-		lock:       " FOR UPDATE",
-		skip:       " FOR UPDATE SKIP LOCKED",
-		after: func(k zabor.Key, _ zabor.State) (string, []any) {
+		name:      "mysql",
+		now:       "TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))",
+		none:      "x''",
+		insertNew: "INSERT IGNORE",
+		div:       "DIV",
+		greatest:  "GREATEST",
+		lock:      " FOR UPDATE",
+		skip:      " FOR UPDATE SKIP LOCKED",
+		after: func(k zabor.Key) (string, []any) {
 			// MySQL and MariaDB look up no range for (a, b, c) > (x, y, z).
 			scope, order, step := []byte(k.Scope), []byte(k.Order), []byte(k.Step)
-			return "(scope > ? OR (scope = ? AND (order_id > ? OR (order_id = ? AND step > ?))))", []any{scope, scope, order, order, step}
+			return "(f.scope > ? OR (f.scope = ? AND (f.order_id > ? OR (f.order_id = ? AND f.step > ?))))", []any{scope, scope, order, order, step}
 		},
 		setMeta:  "ON DUPLICATE KEY UPDATE value = VALUES(value)",
 		judge:    judgeMySQL,
 		mistaken: mistakenMySQL,
-		batch:    batchMySQL,
+		batch:    batchTx,
 		check:    checkMySQL,
 		goose:    goose.DialectMySQL,
 		// DDL is in no transaction here.

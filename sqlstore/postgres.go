@@ -26,16 +26,13 @@ func postgresDialect() *dialect {
 		greatest: "GREATEST",
 		lock:     " FOR UPDATE",
 		skip:     " FOR UPDATE SKIP LOCKED",
-		after: func(k zabor.Key, state zabor.State) (string, []any) {
-			if state == "" {
-				return "(scope, order_id, step) > (?, ?, ?)", keyArgs(k)
-			}
-			// With the state in it: the planner believes that few rows follow
-			// a scope, and would go through the closed ones by the primary key.
-			return "(state, scope, order_id, step) > (?, ?, ?, ?)", append([]any{string(state)}, keyArgs(k)...)
+		after: func(k zabor.Key) (string, []any) {
+			return "(f.scope, f.order_id, f.step) > (?, ?, ?)", keyArgs(k)
 		},
-		setMeta:  "ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-		numbered: true,
+		setMeta:   "ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+		numbered:  true,
+		pipelined: true,
+		insertNew: "INSERT", elseNothing: " ON CONFLICT DO NOTHING",
 		judge:    judgePostgres,
 		batch:    batchPostgres,
 		check:    checkPostgres,

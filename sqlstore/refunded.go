@@ -17,7 +17,7 @@ const Refunded = "refunded"
 func (s *Store) CountRefunded(ctx context.Context, scope string) (n int64, err error) {
 	query, args := sumRefunded, []any{Refunded}
 	if scope != "" {
-		query += " AND " + inScope
+		query += " AND " + of("f.", inScope)
 		args = append(args, scopeArgs(scope)...)
 	}
 	err = s.repeat(ctx, func(ctx context.Context) error {
@@ -29,4 +29,4 @@ func (s *Store) CountRefunded(ctx context.Context, scope string) (n int64, err e
 	return n, nil
 }
 
-const sumRefunded = "SELECT COUNT(*) FROM zabor_fences f WHERE other_reference > {none} AND EXISTS (SELECT 1 FROM zabor_notes n WHERE n.scope = f.scope AND n.order_id = f.order_id AND n.step = f.step AND n.kind = ?)"
+const sumRefunded = "SELECT COUNT(*) FROM (SELECT DISTINCT scope, order_id, step FROM zabor_notes WHERE kind = ?) n JOIN zabor_fences f ON f.scope = n.scope AND f.order_id = n.order_id AND f.step = n.step WHERE f.other_reference > {none}"

@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -12,18 +13,33 @@ import (
 	"zabor/card"
 )
 
-// The columns of zabor_fences: the key, what is asked for, what comes of it, and
-// the times that only the database sets. Beside them there is looked_at, which no
-// write of a row touches.
+// A row is kept in up to four tables. zabor_fences has its permanent part, and its
+// primary key alone decides a capture. The others hang on it and decide nothing:
+// zabor_open has what an unfinished row needs, zabor_answers the provider's answer,
+// zabor_references whose reference is whose.
 const (
-	keyColumns   = "scope, order_id, step"
-	askedColumns = "provider, account, generation, provider_key, prepare_key, amount_minor, currency, " +
-		"message_fp, fingerprint, fields, lease, absent_after, hold_after, pending_for"
-	outcomeColumns = "state, basis, epoch, attempt_id, request, prepared, reference, other_reference, " +
-		"answer_status, answer_header, answer_body, reason, hook_due, parked, " +
-		"captures, free, allowance, hook_data, hooked, replays, moved_on"
-	timeColumns = "captured_at, send_until, replay_until, state_since"
-	allColumns  = keyColumns + ", " + askedColumns + ", " + outcomeColumns + ", " + timeColumns
+	keyColumns = "scope, order_id, step"
+	// What is asked for: written by a capture.
+	askedColumns = "provider, account, address, generation, provider_key, amount_minor, currency, message_fp, request_fp, fields"
+	// What comes of it: written by every change. They stand last in the table, so that
+	// PostgreSQL logs nothing else of a settlement.
+	stateColumns = "state, cause, reason, epoch, attempt_id, prepared, reference, other_reference, hook_due, parked, forwarded, tries, unproven"
+	timeColumns  = "captured_at, state_since"
+
+	openColumns = "provider, pending, request, prepare_key, hook_data, hook_done, send_id, replays, lease, absent_after, hold_after, pending_for"
+	// Set by the database's clock or by a resolver.
+	watchColumns = "send_until, replay_until, due_at, watcher, watched, silent"
+)
+
+// selectRow reads whole rows, as scanRow scans them.
+var selectRow = "SELECT f." + strings.ReplaceAll(strings.Join([]string{keyColumns, askedColumns, stateColumns, timeColumns}, ", "), ", ", ", f.") +
+	", o.request, o.prepare_key, o.hook_data, o.hook_done, o.send_id, o.replays, o.lease, o.absent_after, o.hold_after, o.pending_for" +
+	", o.send_until, o.replay_until, o.watcher, o.watched, o.silent, a.status, a.header, a.body, {now} AS read_at FROM zabor_fences f" + joins
+
+const (
+	joins = " LEFT JOIN zabor_open o ON o.scope = f.scope AND o.order_id = f.order_id AND o.step = f.step" +
+		" LEFT JOIN zabor_answers a ON a.scope = f.scope AND a.order_id = f.order_id AND a.step = f.step"
+	ofKey = "scope = ? AND order_id = ? AND step = ?"
 )
 
 // The longest values, in bytes. A reason that is longer is cut; all else is
@@ -45,72 +61,49 @@ func keyArgs(k zabor.Key) []any {
 // askedArgs binds askedColumns.
 func askedArgs(r zabor.Row) []any {
 	return []any{
-		[]byte(r.Provider), accountColumn(r), int64(r.Generation), r.ProviderKey, r.PrepareKey, r.Amount.Minor, r.Amount.Currency,
-		[]byte(r.Message), []byte(r.Fingerprint), []byte(r.Fields),
-		micros(r.Lease), micros(r.AbsentAfter), micros(r.HoldAfter), micros(r.PendingFor),
+		[]byte(r.Provider), []byte(r.Account), r.Endpoint.Address, int64(r.Generation), r.ProviderKey, r.Amount.Minor, r.Amount.Currency,
+		[]byte(r.Fingerprint.Message), []byte(r.Fingerprint.Request), []byte(r.Fingerprint.Fields),
 	}
-}
-
-// placeMark divides the account and the place in their column.
-const placeMark = "\x00"
-
-// accountColumn is the account of r, and behind a mark its place, where there is one:
-// an account with a mark in it has one behind it too.
-func accountColumn(r zabor.Row) []byte {
-	if r.Place == "" && !strings.Contains(r.Account, placeMark) {
-		return []byte(r.Account)
-	}
-	return []byte(r.Account + placeMark + r.Place)
-}
-
-// readAccount reads what accountColumn has made. A row of an earlier version has no
-// place.
-func readAccount(column []byte) (account, place string) {
-	text := string(column)
-	if i := strings.LastIndex(text, placeMark); i >= 0 {
-		return text[:i], text[i+len(placeMark):]
-	}
-	return text, ""
 }
 
 // asksTheSame reports whether askedColumns are equal in both.
 func asksTheSame(a, b zabor.Row) bool {
-	return a.Provider == b.Provider && a.Account == b.Account && a.Place == b.Place && a.Generation == b.Generation &&
-		a.ProviderKey == b.ProviderKey && a.PrepareKey == b.PrepareKey && a.Amount == b.Amount &&
-		a.Message == b.Message && a.Fingerprint == b.Fingerprint && a.Fields == b.Fields &&
-		a.Lease == b.Lease && a.AbsentAfter == b.AbsentAfter && a.HoldAfter == b.HoldAfter && a.PendingFor == b.PendingFor
+	return a.Endpoint == b.Endpoint && a.Generation == b.Generation && a.ProviderKey == b.ProviderKey && a.Amount == b.Amount && a.Fingerprint == b.Fingerprint
 }
 
-// outcomeArgs binds outcomeColumns.
-func (s *Store) outcomeArgs(r zabor.Row) ([]any, error) {
-	request := s.keys.Seal(r.Request, place(r.Key, "request"))
-	hookData := s.keys.Seal(r.HookData, place(r.Key, "hook_data"))
-	status, header, body, err := s.answerArgs(r)
-	if err != nil {
-		return nil, err
+// stateArgs binds stateColumns.
+func stateArgs(r zabor.Row) []any {
+	return []any{
+		string(r.State), string(r.Cause), clean(r.Reason, maxReason), r.Claim.Epoch, r.Claim.ID[:],
+		[]byte(r.Prepared), []byte(r.Reference), []byte(r.OtherReference), r.HookDue, []byte(r.Parked), number(r.Forwarded),
+		int64(r.Tries), int64(r.Unproven),
 	}
-	if sealed := r.Sealed; sealed != nil { // what could not be read stays as it is
-		if request == nil {
-			request = sealed.Request
-		}
-		if hookData == nil {
-			hookData = sealed.HookData
-		}
+}
+
+// openArgs binds openColumns. What could not be decrypted stays as it is.
+func (s *Store) openArgs(r zabor.Row) []any {
+	request, hookData := r.Open.Sealed.Request, r.Open.Sealed.HookData
+	if r.Open.Request != nil {
+		request = s.keys.Seal(r.Open.Request, place(r.Key, "request"))
 	}
-	hooked := int64(0)
-	if r.Hooked {
-		hooked = 1
+	if r.Open.HookData != nil {
+		hookData = s.keys.Seal(r.Open.HookData, place(r.Key, "hook_data"))
 	}
 	return []any{
-		string(r.State), string(r.Basis), r.Claim.Epoch, r.Claim.ID[:], orNull(request),
-		[]byte(r.Prepared), []byte(r.Reference), []byte(r.OtherReference),
-		status, header, body, clean(r.Reason, maxReason), r.HookDue, []byte(r.Parked),
-		int64(r.Captures), int64(r.Free), int64(r.Allowance), orNull(hookData), hooked, int64(r.Replays), int64(r.MovedOn),
-	}, nil
+		[]byte(r.Provider), number(r.State == zabor.Pending), orNull(request), r.Open.PrepareKey, orNull(hookData), number(r.Open.HookDone), r.Open.Send[:],
+		int64(r.Open.Replays), micros(r.Open.Lease), micros(r.Open.AbsentAfter), micros(r.Open.HoldAfter), micros(r.Open.PendingFor),
+	}
 }
 
-// orNull binds b, and NULL where it is nil: a nil slice in an interface is not
-// NULL everywhere.
+func number(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// orNull binds b, and NULL for nil: a nil slice in an interface is not NULL
+// everywhere.
 func orNull(b []byte) any {
 	if b == nil {
 		return nil
@@ -121,77 +114,79 @@ func orNull(b []byte) any {
 // scanner is one row of a result.
 type scanner interface{ Scan(...any) error }
 
-// scanRow reads what selectRow selects.
+// scanRow reads a row of selectRow.
 func (s *Store) scanRow(rows scanner) (zabor.Row, error) {
 	var (
-		r                            zabor.Row
-		scope, order, step           []byte
-		attempt, provider, account   []byte
-		message, fingerprint         []byte
-		prepared, reference, other   []byte
-		parked                       []byte
-		request, hookData, body      sql.Null[[]byte]
-		fields                       []byte
-		hooked                       int64
-		replayUntil                  int64
-		status                       sql.NullInt64
-		header                       sql.NullString
-		lease, absent, hold, pending int64
-		captured, sendUntil, since   int64
-		looked, at                   int64
+		r                              zabor.Row
+		scope, order, step             []byte
+		provider, account              []byte
+		message, request, fields       []byte
+		attempt, prepared              []byte
+		reference, other, parked       []byte
+		forwarded, captured, since, at int64
+		frozen, hookData, body         sql.Null[[]byte]
+		send, watcher                  []byte
+		prepareKey                     sql.NullString
+		hookDone, replays              sql.NullInt64
+		lease, absent, hold, pending   sql.NullInt64
+		until, replay, watched, silent sql.NullInt64
+		status                         sql.NullInt64
+		header                         sql.NullString
 	)
 	err := rows.Scan(&scope, &order, &step,
-		&provider, &account, &r.Generation, &r.ProviderKey, &r.PrepareKey, &r.Amount.Minor, &r.Amount.Currency,
-		&message, &fingerprint, &fields, &lease, &absent, &hold, &pending,
-		&r.State, &r.Basis, &r.Claim.Epoch, &attempt, &request, &prepared, &reference, &other,
-		&status, &header, &body, &r.Reason, &r.HookDue, &parked,
-		&r.Captures, &r.Free, &r.Allowance, &hookData, &hooked, &r.Replays, &r.MovedOn,
-		&captured, &sendUntil, &replayUntil, &since, &looked, &at)
+		&provider, &account, &r.Endpoint.Address, &r.Generation, &r.ProviderKey, &r.Amount.Minor, &r.Amount.Currency, &message, &request, &fields,
+		&r.State, &r.Cause, &r.Reason, &r.Claim.Epoch, &attempt, &prepared, &reference, &other, &r.HookDue, &parked, &forwarded, &r.Tries, &r.Unproven,
+		&captured, &since,
+		&frozen, &prepareKey, &hookData, &hookDone, &send, &replays, &lease, &absent, &hold, &pending,
+		&until, &replay, &watcher, &watched, &silent, &status, &header, &body, &at)
 	if err != nil {
 		return zabor.Row{}, err
 	}
 	r.Key = zabor.Key{Scope: string(scope), Order: string(order), Step: string(step)}
 	if copy(r.Claim.ID[:], attempt) != len(r.Claim.ID) {
-		return zabor.Row{}, fmt.Errorf("%s: the attempt id in the table has %d bytes, not 16: the row was written by something else", r.Key, len(attempt))
+		return zabor.Row{}, fmt.Errorf("%s: the attempt id in the table has %d bytes, not 16: the row was written by another program", r.Key, len(attempt))
 	}
-	r.Provider = string(provider)
-	r.Account, r.Place = readAccount(account)
-	r.Message, r.Fingerprint = string(message), string(fingerprint)
-	r.Prepared, r.Reference, r.OtherReference = string(prepared), string(reference), string(other)
-	r.Parked = string(parked)
-	if request.Valid {
-		var err error
-		if r.Request, err = s.keys.Open(notNil(request.V), place(r.Key, "request")); err != nil {
-			stillSealed(&r, err)
-			r.Request, r.Sealed.Request = nil, r.Request
-		}
-	}
-	r.Fields, r.Hooked, r.ReplayUntil = string(fields), hooked != 0, moment(replayUntil)
-	if hookData.Valid {
-		var err error
-		if r.HookData, err = s.keys.Open(notNil(hookData.V), place(r.Key, "hook_data")); err != nil {
-			stillSealed(&r, err)
-			r.HookData, r.Sealed.HookData = nil, r.HookData
-		}
-	}
+	r.Provider, r.Account = string(provider), string(account)
+	r.Fingerprint = zabor.Fingerprint{Message: string(message), Request: string(request), Fields: string(fields)}
+	r.Prepared, r.Reference, r.OtherReference, r.Parked = string(prepared), string(reference), string(other), string(parked)
+	r.Forwarded = forwarded != 0
+	r.CapturedAt, r.StateSince, r.ReadAt = moment(captured), moment(since), moment(at)
 	if status.Valid {
-		var whole []byte // nil: it has ended
-		if body.Valid {
-			whole = notNil(body.V)
-		}
-		if err := s.readAnswer(&r, int(status.Int64), header.String, whole); err != nil {
+		if r.Answer, err = s.readAnswer(r.Key, int(status.Int64), header.String, body); err != nil {
 			return zabor.Row{}, err
 		}
 	}
-	r.Lease, r.AbsentAfter, r.HoldAfter, r.PendingFor = duration(lease), duration(absent), duration(hold), duration(pending)
-	r.CapturedAt, r.SendUntil, r.StateSince = moment(captured), moment(sendUntil), moment(since)
-	lookingOf(looked).in(&r)
-	r.ReadAt = moment(at)
+	if !lease.Valid {
+		return r, nil
+	}
+	o := &r.Open
+	o.PrepareKey, o.HookDone, o.Replays = prepareKey.String, hookDone.Int64 != 0, int(replays.Int64)
+	copy(o.Send[:], send)
+	copy(o.Watcher[:], watcher)
+	o.Lease, o.AbsentAfter, o.HoldAfter, o.PendingFor = duration(lease.Int64), duration(absent.Int64), duration(hold.Int64), duration(pending.Int64)
+	o.SendUntil, o.ReplayUntil = moment(until.Int64), moment(replay.Int64)
+	o.Watched, o.Silent = duration(watched.Int64), duration(silent.Int64)
+	o.Request, o.Sealed.Request = s.unseal(r.Key, "request", frozen, &o.Sealed)
+	o.HookData, o.Sealed.HookData = s.unseal(r.Key, "hook_data", hookData, &o.Sealed)
 	return r, nil
 }
 
-// micros is d in microseconds, rounded up: a lease must not be shorter than
-// whoever holds it believes.
+// unseal decrypts a column of zabor_open, or returns the ciphertext that there is no
+// key for and notes why.
+func (s *Store) unseal(k zabor.Key, column string, b sql.Null[[]byte], why *zabor.Sealed) (plain, sealed []byte) {
+	if !b.Valid {
+		return nil, nil
+	}
+	plain, err := s.keys.Open(notNil(b.V), place(k, column))
+	if err != nil {
+		why.Why = err.Error()
+		return nil, b.V
+	}
+	return plain, nil
+}
+
+// micros is d in microseconds, rounded up: a lease must not be shorter than its
+// holder believes.
 func micros(d time.Duration) int64 {
 	us := d.Microseconds()
 	if d > time.Duration(us)*time.Microsecond {
@@ -207,6 +202,12 @@ func moment(us int64) time.Time {
 		return time.Time{}
 	}
 	return time.UnixMicro(us).UTC()
+}
+
+// installation is the first part of a scope: what stands before a step's own scope.
+func installation(scope string) string {
+	first, _, _ := strings.Cut(scope, "/")
+	return first
 }
 
 // validate names the first part of r that the table would not take. The table's
@@ -227,16 +228,16 @@ func validate(r zabor.Row) error {
 		ascii       bool
 	}{
 		{"state", string(r.State), 16, true},
-		{"basis", string(r.Basis), 16, true},
+		{"cause", string(r.Cause), 16, true},
 		{"provider", r.Provider, 128, false},
-		{"account and place", string(accountColumn(r)), 255, false},
-		{"place", r.Place, 64, true},
+		{"account", r.Account, 255, false},
+		{"address", r.Endpoint.Address, 64, true},
 		{"provider key", r.ProviderKey, 64, true},
-		{"prepare key", r.PrepareKey, 64, true},
+		{"prepare key", r.Open.PrepareKey, 64, true},
 		{"currency", r.Amount.Currency, 8, true},
-		{"fingerprint of the message", r.Message, 255, false},
-		{"fingerprint", r.Fingerprint, 255, false},
-		{"fields of the fingerprint", r.Fields, 4000, false},
+		{"fingerprint of the message", r.Fingerprint.Message, 255, false},
+		{"fingerprint", r.Fingerprint.Request, 255, false},
+		{"fields of the fingerprint", r.Fingerprint.Fields, 4000, false},
 		{"prepared id", r.Prepared, maxReference, false},
 		{"reference", r.Reference, maxReference, false},
 		{"other reference", r.OtherReference, maxReference, false},
@@ -250,11 +251,11 @@ func validate(r zabor.Row) error {
 			return fmt.Errorf("%s %q: only printable ASCII", f.name, f.value)
 		}
 	}
-	if len(r.HookData) > maxBlob {
-		return fmt.Errorf("what hooks bind from the message is too long: %d bytes, at most %d", len(r.HookData), maxBlob)
+	if len(r.Open.HookData) > maxBlob {
+		return fmt.Errorf("the values that hooks bind from the message are too long: %d bytes, at most %d", len(r.Open.HookData), maxBlob)
 	}
-	if len(r.Request) > maxBlob {
-		return fmt.Errorf("frozen request too long: %d bytes, at most %d", len(r.Request), maxBlob)
+	if len(r.Open.Request) > maxBlob {
+		return fmt.Errorf("frozen request too long: %d bytes, at most %d", len(r.Open.Request), maxBlob)
 	}
 	if a := r.Answer; a != nil {
 		size := len(a.Body)
@@ -269,17 +270,11 @@ func validate(r zabor.Row) error {
 }
 
 func printable(s string) bool {
-	for i := range len(s) {
-		if s[i] < ' ' || s[i] > '~' {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc([]byte(s), func(c byte) bool { return c < ' ' || c > '~' })
 }
 
-// clean is text for people as every database takes it, valid UTF-8 without NUL,
-// cut to limit bytes between two characters; without card numbers, which what it
-// quotes may hold.
+// clean is text for people as every database takes it: valid UTF-8 without NUL,
+// without card numbers, cut to limit bytes between two characters.
 func clean(text string, limit int) string {
 	text = card.Mask(strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD"))
 	if len(text) <= limit {

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"database/sql"
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
@@ -61,17 +62,14 @@ func place(k zabor.Key, column string) seal.Place {
 	return seal.Place{"zabor_fences", k.Scope, k.Order, k.Step, column}
 }
 
-// answerArgs binds the columns of r's answer. A sealed one has its headers in
-// its body; one that has ended has its status alone.
-func (s *Store) answerArgs(r zabor.Row) (status, header, body any, err error) {
-	switch {
-	case r.Answer != nil:
-	case r.Sealed != nil && r.Sealed.Answer != nil:
-		return int64(r.Sealed.Status), "", r.Sealed.Answer, nil
-	case r.AnswerEnded != 0:
-		return int64(r.AnswerEnded), nil, nil, nil
-	default:
-		return nil, nil, nil, nil
+// answerArgs binds status, header and body of r's answer. A sealed one has its headers
+// in its body; an erased one has its status alone.
+func (s *Store) answerArgs(r zabor.Row) ([]any, error) {
+	switch a := r.Answer; {
+	case a.Sealed != nil:
+		return []any{int64(a.Status), "", a.Sealed}, nil
+	case a.Erased:
+		return []any{int64(a.Status), nil, nil}, nil
 	}
 	fields := r.Answer.Header
 	if fields == nil {
@@ -79,50 +77,44 @@ func (s *Store) answerArgs(r zabor.Row) (status, header, body any, err error) {
 	}
 	text, err := json.Marshal(fields)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, err
 	}
 	if !s.keys.Seals() {
-		return int64(r.Answer.Status), string(text), notNil(r.Answer.Body), nil
+		return []any{int64(r.Answer.Status), string(text), notNil(r.Answer.Body)}, nil
 	}
 	whole := binary.AppendUvarint(nil, uint64(len(text)))
 	whole = append(append(whole, text...), r.Answer.Body...)
-	return int64(r.Answer.Status), "", s.keys.Seal(whole, place(r.Key, "answer")), nil
+	return []any{int64(r.Answer.Status), "", s.keys.Seal(whole, place(r.Key, "answer"))}, nil
 }
 
-// readAnswer puts what answerArgs bound into r.
-func (s *Store) readAnswer(r *zabor.Row, status int, header string, body []byte) error {
-	if body == nil {
-		r.AnswerEnded = status
-		return nil
+// readAnswer is the answer that answerArgs has bound.
+func (s *Store) readAnswer(k zabor.Key, status int, header string, column sql.Null[[]byte]) (*zabor.Answer, error) {
+	a := &zabor.Answer{Status: status}
+	if !column.Valid {
+		a.Erased = true
+		return a, nil
 	}
+	body := notNil(column.V)
 	if seal.Sealed(body) && header == "" {
-		whole, err := s.keys.Open(body, place(r.Key, "answer"))
+		whole, err := s.keys.Open(body, place(k, "answer"))
 		if err != nil {
-			stillSealed(r, err)
-			r.Sealed.Answer, r.Sealed.Status = body, status
-			return nil
+			a.Sealed, a.Why = body, err.Error()
+			return a, nil
 		}
 		n, size := binary.Uvarint(whole)
 		if size <= 0 || n > uint64(len(whole)-size) {
-			return fmt.Errorf("%s: the answer in the table has no headers: the row was written by something else", r.Key)
+			return nil, fmt.Errorf("%s: the answer in the table has no headers: the row was written by another program", k)
 		}
 		header, body = string(whole[size:size+int(n)]), whole[size+int(n):]
 	}
-	r.Answer = &zabor.Answer{Status: status, Body: body}
-	if err := json.Unmarshal([]byte(header), &r.Answer.Header); err != nil {
-		return fmt.Errorf("%s: the answer's headers in the table are not JSON: %w", r.Key, err)
+	a.Body = body
+	if err := json.Unmarshal([]byte(header), &a.Header); err != nil {
+		return nil, fmt.Errorf("%s: the answer's headers in the table are not JSON: %w", k, err)
 	}
-	if len(r.Answer.Header) == 0 {
-		r.Answer.Header = nil
+	if len(a.Header) == 0 {
+		a.Header = nil
 	}
-	return nil
-}
-
-// stillSealed notes in r that something of it cannot be opened.
-func stillSealed(r *zabor.Row, err error) {
-	if r.Sealed == nil {
-		r.Sealed = &zabor.Sealed{Why: err.Error()}
-	}
+	return a, nil
 }
 
 // sealedBytes is what is kept of an unreadable message.

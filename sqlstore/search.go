@@ -20,8 +20,11 @@ type Mark struct {
 	Key   zabor.Key // the zero Key: all of that moment were looked at
 }
 
-// MarkOf is the mark of row.
-func MarkOf(row zabor.Row) Mark { return Mark{Since: row.StateSince, Key: row.Key} }
+// MarkOf is the mark of row in [Store.Recent].
+func MarkOf(row zabor.Row) Mark { return Mark{Since: row.CapturedAt, Key: row.Key} }
+
+// OldestMark is the mark of row in [Store.Oldest].
+func OldestMark(row zabor.Row) Mark { return Mark{Since: row.StateSince, Key: row.Key} }
 
 // Search is which rows [Store.Recent] and [Store.Oldest] are asked for. The zero
 // Search is for the first of all rows.
@@ -37,104 +40,102 @@ type Search struct {
 	Look int
 }
 
-// Recent lists outlines of rows, see [Store.Outline], those that entered their
-// state last first.
+// Recent lists outlines of rows, see [Store.Outline], the newest first by their first
+// capture.
 //
-// Where on is not zero the look has ended, by its bound, before there were Limit
-// rows: the older ones were not looked at, and a Search behind on goes on with them.
+// If on is not zero the look has ended, by its bound, before there were Limit rows. A
+// Search behind on goes on with the older ones.
 func (s *Store) Recent(ctx context.Context, search Search) (rows []zabor.Row, on Mark, err error) {
-	search.States = statesOf(search)
-	end, err := s.lookEnd(ctx, search, newestFirst)
+	end, err := s.lookEnd(ctx, search)
 	if err != nil {
 		return nil, Mark{}, err
 	}
-	query, args := s.dialect.sought(selectOutline, search, newestFirst, end)
+	query, args := newest(search, end)
 	rows, err = s.outlines(ctx, query, args...)
-	return rows, search.on(rows, end), err
+	if end.IsZero() || len(rows) >= search.limit() {
+		return rows, Mark{}, err
+	}
+	return rows, Mark{Since: end}, err
 }
 
-// Oldest lists whole rows, those that entered their state first first; on is as
-// [Store.Recent] has it.
+// Oldest lists whole open rows, those that entered their state first first. Closed
+// states have none.
 func (s *Store) Oldest(ctx context.Context, search Search) (rows []zabor.Row, on Mark, err error) {
-	search.States = statesOf(search)
-	end, err := s.lookEnd(ctx, search, oldestFirst)
-	if err != nil {
-		return nil, Mark{}, err
-	}
-	query, args := s.dialect.sought(selectRow, search, oldestFirst, end)
+	query, args := oldest(search)
 	if rows, err = s.rows(ctx, query, args...); err != nil {
 		return nil, Mark{}, fmt.Errorf("list rows by their time: %w", err)
 	}
-	return rows, search.on(rows, end), nil
-}
-
-func statesOf(s Search) []zabor.State {
-	states := s.States
-	if len(states) == 0 {
-		states = zabor.States()
-	}
-	return slices.Compact(slices.Sorted(slices.Values(states)))
+	return rows, Mark{}, nil
 }
 
 func (s Search) limit() int { return cmp.Or(s.Limit, 100) }
 
-// narrow reports whether s wants less than all rows of its states, so that an index
-// of states has others between those that are wanted.
-func (s Search) narrow() bool { return s.Scope != "" || s.Step != "" }
+// narrow reports whether s wants less than all rows, so that the index of captures has
+// others between those that are wanted.
+func (s Search) narrow() bool { return s.Scope != "" || s.Step != "" || len(s.States) > 0 }
 
-// on is the mark of where a look ended at end that has found these rows.
-func (s Search) on(rows []zabor.Row, end time.Time) Mark {
-	if end.IsZero() || len(rows) >= s.limit() {
-		return Mark{}
+// conditions are those of s but for the time.
+func (s Search) conditions() (where string, args []any) {
+	where = "1 = 1"
+	if len(s.States) > 0 {
+		where, args = ofStates(s.States)
 	}
-	return Mark{Since: end}
+	if s.Step != "" {
+		where += " AND " + of("f.", ofStep)
+		args = append(args, stepArgs(s.Step)...)
+	}
+	return within(s.Scope, where, args)
 }
 
-// sorting is an order of rows by when they entered their state. An index of states
-// has it with its own columns, and with what InnoDB has at the end of every index:
-// in any other order MariaDB would sort all rows of a state. Other databases sort
-// those of one moment.
-type sorting struct{ direction, behind string }
-
-var (
-	newestFirst = sorting{" DESC", "<"}
-	oldestFirst = sorting{"", ">"}
-)
-
-func (o sorting) by(columns ...string) string {
-	return " ORDER BY " + strings.Join(columns, o.direction+", ") + o.direction + " LIMIT ?"
-}
-
-// after is the condition for what is behind m. The range stands first: an index
-// follows it.
-func (o sorting) after(m Mark) (condition string, args []any) {
+// behindMark is the condition for rows behind m by a column of time; sign is < for the
+// newest first, > for the oldest first.
+func behindMark(m Mark, column, sign string) (condition string, args []any) {
 	since, key := m.Since.UnixMicro(), keyArgs(m.Key)
 	switch {
 	case m.Since.IsZero():
 		return "", nil
 	case m.Key == zabor.Key{}:
-		return " AND state_since " + o.behind + " ?", []any{since}
+		return " AND " + column + " " + sign + " ?", []any{since}
 	}
-	return strings.ReplaceAll(" AND state_since <= ? AND (state_since < ? OR step < ? OR (step = ? AND (scope < ? OR (scope = ? AND order_id < ?))))", "<", o.behind),
-		[]any{since, since, key[2], key[2], key[0], key[0], key[1]}
+	return strings.NewReplacer("{c}", column, "<", sign).Replace(" AND {c} <= ? AND ({c} < ? OR f.scope < ? OR (f.scope = ? AND (f.order_id < ? OR (f.order_id = ? AND f.step < ?))))"),
+		[]any{since, since, key[0], key[0], key[1], key[1], key[2]}
+}
+
+// newest selects the newest rows of s that were captured at end or later.
+func newest(s Search, end time.Time) (query string, args []any) {
+	where, args := s.conditions()
+	after, afterArgs := behindMark(s.After, "f.captured_at", "<")
+	where, args = where+after, append(args, afterArgs...)
+	if !end.IsZero() {
+		where += " AND f.captured_at >= ?"
+		args = append(args, end.UnixMicro())
+	}
+	return selectOutline + " WHERE " + where + " ORDER BY f.captured_at DESC, f.scope DESC, f.order_id DESC, f.step DESC LIMIT ?", append(args, int64(s.limit()))
+}
+
+// oldest selects the oldest open rows of s.
+func oldest(s Search) (query string, args []any) {
+	where, args := s.conditions()
+	after, afterArgs := behindMark(s.After, "f.state_since", ">")
+	return selectRow + " JOIN zabor_open u ON u.scope = f.scope AND u.order_id = f.order_id AND u.step = f.step WHERE " + where + after +
+		" ORDER BY f.state_since, f.scope, f.order_id, f.step LIMIT ?", append(append(args, afterArgs...), int64(s.limit()))
 }
 
 // lookEnd is the moment at which a look ends by its bound; zero: it goes through.
-func (s *Store) lookEnd(ctx context.Context, search Search, order sorting) (end time.Time, err error) {
+func (s *Store) lookEnd(ctx context.Context, search Search) (end time.Time, err error) {
 	if !search.narrow() {
 		return time.Time{}, nil
 	}
-	query, args := lookEnd(search, order)
+	after, args := behindMark(search.After, "f.captured_at", "<")
+	query := s.dialect.sql("SELECT f.captured_at FROM zabor_fences f WHERE 1 = 1" + after + " ORDER BY f.captured_at DESC LIMIT 1 OFFSET ?")
 	err = s.repeat(ctx, func(ctx context.Context) error {
 		end = time.Time{}
 		return s.query(ctx, func(rows *sql.Rows) error {
-			var since int64
-			err := rows.Scan(&since)
-			if at := moment(since); end.IsZero() || order == newestFirst && at.After(end) || order == oldestFirst && at.Before(end) {
-				end = at
-			}
+			var at int64
+			err := rows.Scan(&at)
+			end = moment(at)
 			return err
-		}, s.dialect.sql(query), args...)
+		}, query, append(args, int64(cmp.Or(search.Look, 20_000)-1))...)
 	})
 	if err != nil {
 		return time.Time{}, fmt.Errorf("look for rows: %w", err)
@@ -142,56 +143,12 @@ func (s *Store) lookEnd(ctx context.Context, search Search, order sorting) (end 
 	return end, nil
 }
 
-// lookEnd selects, of each state that has more rows than are looked at, the moment of
-// the last one that is. It reads entries of an index alone.
-func lookEnd(search Search, order sorting) (query string, args []any) {
-	var parts []string
-	for i, state := range search.States {
-		after, afterArgs := order.after(search.After)
-		parts = append(parts, fmt.Sprintf("SELECT * FROM (SELECT state_since FROM zabor_fences{recent} WHERE state = ?%s%s OFFSET ?) s%d", after, order.by("state_since"), i))
-		args = append(append(append(args, string(state)), afterArgs...), int64(1), int64(cmp.Or(search.Look, 20_000)-1))
-	}
-	return strings.Join(parts, " UNION ALL "), args
-}
-
-// sought selects, of the rows up to end, those of a search. Where an index has the whole
-// keys it is asked for these first, so that no row is read for being passed over.
-func (d *dialect) sought(what string, search Search, order sorting, end time.Time) (query string, args []any) {
-	limit := int64(search.limit())
-	inner := what
-	if d.keysInside {
-		inner = "SELECT state_since AS at, step AS st, scope AS sc, order_id AS o FROM zabor_fences"
-	}
-	var parts []string
-	for i, state := range search.States {
-		where, whereArgs := order.after(search.After)
-		where, args = " WHERE state = ?"+where, append(append(args, string(state)), whereArgs...)
-		if !end.IsZero() {
-			where += " AND " + strings.ReplaceAll("? <= state_since", "<", order.behind)
-			args = append(args, end.UnixMicro())
-		}
-		if search.Step != "" {
-			where += " AND " + ofStep
-			args = append(args, stepArgs(search.Step)...)
-		}
-		where, args = within(search.Scope, where, args)
-		parts = append(parts, fmt.Sprintf("SELECT * FROM (%s{recent}%s%s) s%d", inner, where, order.by("state_since", "step", "scope", "order_id"), i))
-		args = append(args, limit)
-	}
-	all := strings.Join(parts, " UNION ALL ")
-	if d.keysInside {
-		all = what + ", (" + all + order.by("at", "st", "sc", "o") + ") k WHERE scope = sc AND order_id = o AND step = st"
-		args = append(args, limit)
-	}
-	return d.sql(all + order.by("state_since", "step", "scope", "order_id")), append(args, limit)
-}
-
 // within narrows a condition to the rows of an installation, see [zabor.Key.In].
 func within(scope, where string, args []any) (string, []any) {
 	if scope == "" {
 		return where, args
 	}
-	return where + " AND " + inScope, append(args, scopeArgs(scope)...)
+	return where + " AND " + of("f.", inScope), append(args, scopeArgs(scope)...)
 }
 
 // LookedAt is how many rows [Store.OfOrders] and [Store.OfReference] look at for
@@ -228,7 +185,7 @@ func (s *Store) orderEnd(ctx context.Context, prefix string) (end []byte, more b
 		return end, true, err
 	}
 	end = append(end, 0) // no order is between the two
-	next, err := s.orderAt(ctx, where+" AND order_id >= ?", append(args, end), 0)
+	next, err := s.orderAt(ctx, where+" AND f.order_id >= ?", append(args, end), 0)
 	return end, next != nil, err
 }
 
@@ -243,24 +200,24 @@ func (s *Store) orderAt(ctx context.Context, where string, args []any, n int64) 
 }
 
 func orderAt(where string, args []any, n int64) (string, []any) {
-	return "SELECT order_id FROM zabor_fences{order}" + where + " ORDER BY order_id LIMIT ? OFFSET ?", append(slices.Clone(args), int64(1), n)
+	return "SELECT f.order_id FROM zabor_fences f" + where + " ORDER BY f.order_id LIMIT ? OFFSET ?", append(slices.Clone(args), int64(1), n)
 }
 
 // ofOrders selects the rows of orders before end; nil: of all.
 func ofOrders(scope, prefix string, end []byte, limit int64) (query string, args []any) {
 	where, args := ofPrefix(prefix)
 	if end != nil {
-		where += " AND order_id < ?"
+		where += " AND f.order_id < ?"
 		args = append(args, end)
 	}
 	where, args = within(scope, where, args)
-	return selectOutline + "{order}" + where + " ORDER BY order_id, scope, step LIMIT ?", append(args, limit)
+	return selectOutline + where + " ORDER BY f.order_id, f.scope, f.step LIMIT ?", append(args, limit)
 }
 
 func ofPrefix(prefix string) (where string, args []any) {
-	where, args = " WHERE order_id >= ?", []any{[]byte(prefix)}
+	where, args = " WHERE f.order_id >= ?", []any{[]byte(prefix)}
 	if end := behind(prefix); end != nil {
-		where += " AND order_id < ?"
+		where += " AND f.order_id < ?"
 		args = append(args, end)
 	}
 	return where, args
@@ -278,24 +235,20 @@ func behind(prefix string) []byte {
 	return nil
 }
 
-// OfReference lists outlines of the rows that have the provider's reference, as
-// the first or the other one, of the installation of that scope, see
-// [zabor.Key.In], among the first [LookedAt] of each kind; limit 0 is 100. reference
-// is not empty.
+// OfReference lists outlines of the rows that have the provider's reference, as the first
+// or the other one, of the installation of that scope, see [zabor.Key.In]; limit 0 is
+// 100. reference is not empty.
 func (s *Store) OfReference(ctx context.Context, scope, reference string, limit int) ([]zabor.Row, error) {
 	query, args := ofReference(scope, reference, int64(cmp.Or(limit, 100)))
 	return s.outlines(ctx, query, args...)
 }
 
+// ofReference finds orders by the table of references, and disputed ones among the open
+// rows. Steps of one order may share a reference.
 func ofReference(scope, reference string, limit int64) (query string, args []any) {
-	var parts []string
-	// The comparison with the empty text is what the index is made of.
-	for i, from := range []string{"{references} WHERE reference = ? AND reference > {none}", "{others} WHERE other_reference = ? AND other_reference > {none}"} {
-		args = append(args, []byte(reference), int64(LookedAt))
-		var where string
-		where, args = within(scope, "", args)
-		parts = append(parts, fmt.Sprintf("SELECT * FROM (SELECT * FROM (%s%s LIMIT ?) a%d WHERE 1 = 1%s LIMIT ?) b%d", selectOutline, from, i, where, i))
-		args = append(args, limit)
-	}
-	return strings.Join(parts, " UNION ALL "), args
+	r := []byte(reference)
+	where, args := within(scope, "(f.reference = ? OR f.other_reference = ?)", []any{r, r})
+	return selectOutline + " WHERE (f.scope, f.order_id) IN (SELECT scope, order_id FROM zabor_references WHERE reference = ?" +
+		" UNION SELECT u.scope, u.order_id FROM zabor_open u JOIN zabor_fences g ON g.scope = u.scope AND g.order_id = u.order_id AND g.step = u.step WHERE g.reference = ? OR g.other_reference = ?)" +
+		" AND " + where + " ORDER BY f.scope, f.order_id, f.step LIMIT ?", append(append([]any{r, r, r}, args...), limit)
 }

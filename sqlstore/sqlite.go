@@ -19,24 +19,20 @@ import (
 
 func sqliteDialect() *dialect {
 	return &dialect{
-		name:       "sqlite",
-		now:        "CAST(ROUND(unixepoch('subsec') * 1000000) AS INTEGER)",
-		none:       "x''",
-		recent:     " INDEXED BY zabor_fences_recent",
-		references: " INDEXED BY zabor_fences_reference",
-		others:     " INDEXED BY zabor_fences_other",
-		order:      " INDEXED BY zabor_fences_order",
-		open:       " INDEXED BY zabor_fences_open",
-		div:        "/",
-		greatest:   "MAX",
-		after: func(k zabor.Key, _ zabor.State) (string, []any) {
-			return "(scope, order_id, step) > (?, ?, ?)", keyArgs(k)
+		name:     "sqlite",
+		now:      "CAST(ROUND(unixepoch('subsec') * 1000000) AS INTEGER)",
+		none:     "x''",
+		div:      "/",
+		greatest: "MAX",
+		after: func(k zabor.Key) (string, []any) {
+			return "(f.scope, f.order_id, f.step) > (?, ?, ?)", keyArgs(k)
 		},
-		setMeta: "ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-		judge:   judgeSQLite,
-		batch:   batchSQLite,
-		check:   checkSQLite,
-		goose:   goose.DialectSQLite3,
+		setMeta:   "ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+		judge:     judgeSQLite,
+		batch:     batchTx,
+		insertNew: "INSERT", elseNothing: " ON CONFLICT DO NOTHING",
+		check: checkSQLite,
+		goose: goose.DialectSQLite3,
 		versions: "CREATE TABLE " + versionTable + " (\n  id INTEGER PRIMARY KEY AUTOINCREMENT,\n  version_id INTEGER NOT NULL,\n" +
 			"  is_applied INTEGER NOT NULL,\n  tstamp TIMESTAMP DEFAULT (datetime('now'))\n);\n",
 		yes:         "1",

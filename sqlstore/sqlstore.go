@@ -61,27 +61,23 @@ type Store struct {
 	prepared sync.Map    // SQL text to *sql.Stmt
 	waits    atomic.Bool // the server knows no SKIP LOCKED
 
-	lines map[string]*gathering // who waits to write, by statement; none: it is written alone
+	line gathering // writes that wait to share a commit
 }
 
 // dialect is what one database does in its own way.
 type dialect struct {
-	name       string
-	now        string                                                              // microseconds since 1970 by the database's clock, when the statement runs
-	greatest   string                                                              // the function that returns the greater of two numbers
-	lock       string                                                              // what makes a SELECT wait for writers; SQLite: the transaction does
-	skip       string                                                              // what makes it lock, and leave out what another has locked; SQLite: it waits for the one writer
-	after      func(k zabor.Key, state zabor.State) (condition string, args []any) // the key is after k; state, where it is not empty, is the state asked for
-	setMeta    string                                                              // what makes an INSERT into zabor_meta overwrite
-	none       string                                                              // the empty binary text
-	div        string                                                              // the operator that divides whole numbers into whole ones
-	references string                                                              // behind the table's name: the index of references is used; so are the others those of
-	others     string                                                              // second references,
-	order      string                                                              // orders,
-	open       string                                                              // states and keys,
-	recent     string                                                              // and states and times, whatever the planner takes the table for
-	keysInside bool                                                                // every index has a row's whole key
-	numbered   bool                                                                // placeholders are $1, $2 … instead of ?
+	name                   string
+	now                    string                                           // microseconds since 1970 by the database's clock, when the statement runs
+	greatest               string                                           // the function that returns the greater of two numbers
+	lock                   string                                           // what makes a SELECT wait for writers; SQLite: the transaction does
+	skip                   string                                           // what makes it lock, and leave out what another has locked; SQLite: it waits for the one writer
+	after                  func(k zabor.Key) (condition string, args []any) // the key of f is after k
+	setMeta                string                                           // what makes an INSERT into zabor_meta overwrite
+	none                   string                                           // the empty binary text
+	div                    string                                           // the operator that divides whole numbers into whole ones
+	pipelined              bool                                             // many statements may be sent before the first is answered
+	insertNew, elseNothing string                                           // before and behind an INSERT that passes over a duplicate
+	numbered               bool                                             // placeholders are $1, $2 … instead of ?
 
 	judge    func(error) fault                    // by the driver's code
 	mistaken func(context.Context, *sql.Tx) error // what is wrong with the statement before although it ran; nil: that cannot be
@@ -153,7 +149,6 @@ func newStore(dialectName string) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{dialect: d, text: newStatements(d), lockWait: defaultLockWait}
-	s.lines = lines(s)
 	return s, nil
 }
 

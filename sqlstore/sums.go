@@ -35,61 +35,33 @@ func (s Sums) Successes() int64 {
 // Unique is how many rows say that their side effect was made, or has begun.
 func (s Sums) Unique() int64 { return s.References[zabor.Settled] + s.References[zabor.Pending] }
 
-// Sums counts all rows of the installation of that scope, see [zabor.Key.In]. It goes
-// through all entries of indexes, and where the table has rows of others through the
-// rows themselves: ask for it seldom.
+// Sums counts all rows of the installation of that scope, see [zabor.Key.In]. It reads
+// every row: ask for it seldom.
 func (s *Store) Sums(ctx context.Context, scope string) (Sums, error) {
+	where, args := within(scope, "1 = 1", nil)
+	query := s.dialect.sql("SELECT f.state, COUNT(*), COUNT(CASE WHEN f.reference > {none} THEN 1 END), COUNT(CASE WHEN f.other_reference > {none} THEN 1 END), {now}" +
+		" FROM zabor_fences f WHERE " + where + " GROUP BY f.state")
 	var sums Sums
-	only, args, err := s.narrow(ctx, "zabor_fences", scope)
-	if err != nil {
-		return Sums{}, fmt.Errorf("count rows: %w", err)
-	}
-	err = s.repeat(ctx, func(ctx context.Context) error {
-		sums.Rows = map[zabor.State]int64{}
+	err := s.repeat(ctx, func(ctx context.Context) error {
+		sums = Sums{Rows: map[zabor.State]int64{}, References: map[zabor.State]int64{}}
 		return s.query(ctx, func(rows *sql.Rows) error {
 			var state zabor.State
-			var n, now int64
-			err := rows.Scan(&state, &n, &now)
+			var n, references, others, now int64
+			err := rows.Scan(&state, &n, &references, &others, &now)
 			sums.Rows[state], sums.ReadAt = n, moment(now)
+			sums.Others += others
+			if state != zabor.Settled && state != zabor.Pending && state != zabor.Declined {
+				state = ""
+			}
+			sums.References[state] += references
 			return err
-		}, s.dialect.sql(sumRows(only)), args...)
+		}, query, args...)
 	})
-	if err == nil {
-		err = s.repeat(ctx, func(ctx context.Context) error {
-			return s.query(ctx, func(rows *sql.Rows) error {
-				var all, settled, pending, declined int64
-				err := rows.Scan(&all, &settled, &pending, &declined)
-				sums.References = map[zabor.State]int64{zabor.Settled: settled, zabor.Pending: pending, zabor.Declined: declined, "": all - settled - pending - declined}
-				return err
-			}, s.dialect.sql(sumReferences+and(only)), args...)
-		})
-	}
-	if err == nil {
-		err = s.repeat(ctx, func(ctx context.Context) error {
-			return s.query(ctx, func(rows *sql.Rows) error { return rows.Scan(&sums.Others) }, s.dialect.sql(sumOthers+and(only)), args...)
-		})
-	}
 	if err != nil {
 		return Sums{}, fmt.Errorf("count rows: %w", err)
 	}
 	return sums, nil
 }
-
-func sumRows(only string) string {
-	from := ""
-	if only != "" {
-		from = "{open} WHERE " + only
-	}
-	return "SELECT state, COUNT(*), {now} FROM zabor_fences" + from + " GROUP BY state"
-}
-
-const (
-	// Not by groups: the index has the states in no order, and SQLite would sort all
-	// of its entries.
-	sumReferences = "SELECT COUNT(*), COUNT(CASE WHEN state = 'settled' THEN 1 END), COUNT(CASE WHEN state = 'pending' THEN 1 END), " +
-		"COUNT(CASE WHEN state = 'declined' THEN 1 END) FROM zabor_fences{references} WHERE reference > {none}"
-	sumOthers = "SELECT COUNT(*) FROM zabor_fences WHERE other_reference > {none}"
-)
 
 // narrow is the condition for rows of an installation, see [zabor.Key.In]; empty where
 // the table has no others, so that an index without scopes has all that is counted.
@@ -131,13 +103,13 @@ func foreign(table, scope string) (query string, args []any) {
 }
 
 // Entered counts the rows of the installation of that scope, see [zabor.Key.In], that
-// are in a state and entered it at from or later, in buckets of the given width, which
+// are in a state and were captured at from or later, in buckets of the given width, which
 // begin at from. Buckets without any are missing.
 func (s *Store) Entered(ctx context.Context, scope string, state zabor.State, from time.Time, width time.Duration) (map[int]int64, error) {
 	return s.buckets(ctx, scope, "zabor_fences", enteredQuery, []any{from.UnixMicro(), micros(width), string(state), from.UnixMicro()})
 }
 
-const enteredQuery = "SELECT (state_since - ?) {div} ? AS bucket, COUNT(*) FROM zabor_fences WHERE state = ? AND state_since >= ?"
+const enteredQuery = "SELECT (captured_at - ?) {div} ? AS bucket, COUNT(*) FROM zabor_fences WHERE state = ? AND captured_at >= ?"
 
 // NotedIn counts the notes of a kind as [Store.Entered] counts rows.
 func (s *Store) NotedIn(ctx context.Context, scope, kind string, from time.Time, width time.Duration) (map[int]int64, error) {

@@ -1,12 +1,11 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
-	"slices"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -56,12 +55,11 @@ func (s *Store) insertTx(tx carrier) zabor.InsertTx {
 		if err := validate(row); err != nil {
 			return zabor.Row{}, fmt.Errorf("insert %s: %w", row.Key, err)
 		}
-		outcome, err := s.outcomeArgs(row)
+		c, err := s.insertion(row, zabor.Write{DueIn: cmp.Or(row.Open.HoldAfter, zabor.Never)})
 		if err != nil {
 			return zabor.Row{}, fmt.Errorf("insert %s: %w", row.Key, err)
 		}
-		args := slices.Concat(keyArgs(row.Key), askedArgs(row), outcome, fromNow(0), fromNow(0))
-		there, err := s.insertOrRead(ctx, tx, row, args)
+		there, err := s.insertOrRead(ctx, tx, row, c)
 		switch {
 		case s.dialect.judge(err) == missing:
 			err = fmt.Errorf("%w, or the transaction is on another database (%w)", ErrNotMigrated, err)
@@ -76,24 +74,29 @@ func (s *Store) insertTx(tx carrier) zabor.InsertTx {
 }
 
 // insertOrRead is row, inserted, or the row that has its key.
-func (s *Store) insertOrRead(ctx context.Context, tx carrier, row zabor.Row, args []any) (zabor.Row, error) {
+func (s *Store) insertOrRead(ctx context.Context, tx carrier, row zabor.Row, c change) (zabor.Row, error) {
 	if _, err := tx.exec(ctx, "SAVEPOINT zabor_capture"); err != nil {
 		return zabor.Row{}, err
 	}
-	n, err := tx.exec(ctx, s.text.insert, args...)
-	if err == nil {
-		if err := exactlyOne(n); err != nil {
+	for _, one := range c.statements {
+		n, err := tx.exec(ctx, one.query, one.args...)
+		switch {
+		case err == nil && one.need == oneRow && n != 1:
+			return zabor.Row{}, errMissed
+		case err == nil:
+			continue
+		case s.dialect.judge(err) != duplicate:
 			return zabor.Row{}, err
 		}
-		row.CapturedAt, row.SendUntil, row.StateSince, row.ReadAt, row.ReplayUntil = time.Time{}, time.Time{}, time.Time{}, time.Time{}, time.Time{}
-		_, err = tx.exec(ctx, "RELEASE SAVEPOINT zabor_capture")
-		return row, err
+		if _, err := tx.exec(ctx, "ROLLBACK TO SAVEPOINT zabor_capture"); err != nil {
+			return zabor.Row{}, err
+		}
+		var epoch int64
+		if err := tx.row(ctx, s.text.lock, keyArgs(row.Key)...).Scan(&epoch); err != nil {
+			return zabor.Row{}, err
+		}
+		return s.scanRow(tx.row(ctx, s.text.load, keyArgs(row.Key)...))
 	}
-	if s.dialect.judge(err) != duplicate {
-		return zabor.Row{}, err
-	}
-	if _, err := tx.exec(ctx, "ROLLBACK TO SAVEPOINT zabor_capture"); err != nil {
-		return zabor.Row{}, err
-	}
-	return s.scanRow(tx.row(ctx, s.text.load, keyArgs(row.Key)...))
+	_, err := tx.exec(ctx, "RELEASE SAVEPOINT zabor_capture")
+	return asWritten(row), err
 }

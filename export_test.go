@@ -1,4 +1,0 @@
-package zabor
-
-// LookDue is lookDue.
-func (r Row) LookDue() bool { return r.lookDue() }

@@ -1,0 +1,502 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"zabor"
+)
+
+// texts are the statements of a row's writes.
+type statements struct {
+	insert, insertOpen, insertAnswer, insertReference  string
+	update, updateAsked                                string // the permanent part; and what is asked for, too
+	updateOpen, deleteOpen, updateAnswer, deleteAnswer string
+	lock, load, owner, samples, note                   string
+	watched, markParked, markForwarded                 string
+}
+
+func newStatements(d *dialect) statements {
+	asked, state := strings.Split(askedColumns, ", "), strings.Split(stateColumns, ", ")
+	// state_since stands before state: MySQL assigns from left to right, and reads
+	// what it has just assigned.
+	const (
+		head  = "UPDATE zabor_fences SET state_since = CASE WHEN state = ? THEN state_since ELSE {now} END, "
+		claim = " = ? WHERE " + ofKey + " AND epoch = ? AND attempt_id = ?"
+	)
+	return statements{
+		insert:      d.sql("INSERT INTO zabor_fences (" + strings.Join([]string{keyColumns, askedColumns, stateColumns, timeColumns}, ", ") + ") VALUES (" + strings.Repeat("?, ", 3+len(asked)+len(state)) + "{now}, {now})"),
+		update:      d.sql(head + strings.Join(state, " = ?, ") + claim),
+		updateAsked: d.sql(head + strings.Join(slices.Concat(asked, state), " = ?, ") + claim),
+		insertOpen: d.sql("INSERT INTO zabor_open (" + keyColumns + ", " + openColumns + ", " + watchColumns + ") VALUES (" +
+			strings.Repeat("?, ", 3+columns(openColumns)) + "? * {now} + ?, ? * {now} + ?, {now} * ? + ?, {none}, 0, ?)"),
+		updateOpen: d.sql("UPDATE zabor_open SET " + strings.ReplaceAll(openColumns, ", ", " = ?, ") + " = ?" +
+			", send_until = {greatest}(send_until, ? * {now} + ?), replay_until = CASE WHEN ? = 1 THEN ? * {now} + ? ELSE replay_until END" +
+			", due_at = {now} * ? + ?, watched = CASE WHEN ? = 1 THEN 0 ELSE watched END, silent = ?, watcher = CASE WHEN ? = 1 THEN {none} ELSE watcher END, watch_until = CASE WHEN ? = 1 THEN 0 ELSE watch_until END WHERE " + ofKey),
+		deleteOpen:      d.sql("DELETE FROM zabor_open WHERE " + ofKey),
+		insertAnswer:    d.sql("INSERT INTO zabor_answers (" + keyColumns + ", status, header, body, answered_at) VALUES (?, ?, ?, ?, ?, ?, {now})"),
+		updateAnswer:    d.sql("UPDATE zabor_answers SET status = ?, header = ?, body = ?, answered_at = {now} WHERE " + ofKey),
+		deleteAnswer:    d.sql("DELETE FROM zabor_answers WHERE " + ofKey),
+		insertReference: d.sql(d.insertNew + " INTO zabor_references (reference, installation, provider, account, address, " + keyColumns + ", noted_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, {now})" + d.elseNothing),
+		lock:            d.sql("SELECT epoch FROM zabor_fences WHERE " + ofKey + "{lock}"),
+		load:            d.sql(selectRow + " WHERE f.scope = ? AND f.order_id = ? AND f.step = ?"),
+		owner:           d.sql("SELECT " + keyColumns + " FROM zabor_references WHERE reference = ? AND installation = ? AND provider = ? AND account = ?"),
+		samples: d.sql(selectRow + " JOIN zabor_references s ON s.scope = f.scope AND s.order_id = f.order_id AND s.step = f.step AND s.reference = f.reference" +
+			" WHERE s.provider = ? AND s.account = ? AND s.address = ? AND f.state = 'settled' AND f.cause IN ('call', 'lookup') ORDER BY s.noted_at DESC LIMIT ?"),
+		watched: d.sql("UPDATE zabor_open SET watched = watched + ?, silent = silent + ?, due_at = {now} * ? + ?, watch_until = {now} * ? + ?" +
+			" WHERE " + ofKey + " AND watcher = ? AND send_id = ?"),
+		markParked:    d.sql("UPDATE zabor_fences SET parked = ? WHERE " + ofKey),
+		markForwarded: d.sql("UPDATE zabor_fences SET forwarded = ? WHERE " + ofKey + " AND generation = ?"),
+		note:          d.sql("INSERT INTO zabor_notes (id, " + keyColumns + ", epoch, at, kind, actor, note) VALUES (?, ?, ?, ?, ?, {now}, ?, ?, ?)"),
+	}
+}
+
+func columns(list string) int { return 1 + strings.Count(list, ",") }
+
+// sql is query with the dialect's words put in.
+func (d *dialect) sql(query string) string {
+	query = strings.NewReplacer("{now}", d.now, "{greatest}", d.greatest, "{lock}", d.lock, "{none}", d.none, "{div}", d.div).Replace(query)
+	if !d.numbered {
+		return query
+	}
+	var b strings.Builder
+	n := 0
+	for _, c := range []byte(query) {
+		if c != '?' {
+			b.WriteByte(c)
+			continue
+		}
+		n++
+		b.WriteByte('$')
+		b.WriteString(strconv.Itoa(n))
+	}
+	return b.String()
+}
+
+// change is one row's write: statements of one transaction. The first one decides.
+type change struct {
+	key        zabor.Key
+	statements []statement
+	references []reference
+}
+
+// statement is one statement of a change.
+type statement struct {
+	query string
+	args  []any
+	need  need
+}
+
+// need says how many rows a statement must hit.
+type need uint8
+
+const (
+	anyRows need = iota
+	oneRow       // else the claim is stale
+	newRef       // none: the reference is there already, and its owner decides
+)
+
+// reference is one reference that a change adds.
+type reference struct {
+	value string
+	of    zabor.Row
+}
+
+func (c *change) add(n need, query string, args ...any) {
+	c.statements = append(c.statements, statement{query, args, n})
+}
+
+// insertion is the write of row where there is none.
+func (s *Store) insertion(row zabor.Row, w zabor.Write) (change, error) {
+	c := change{key: row.Key}
+	c.add(oneRow, s.text.insert, slices.Concat(keyArgs(row.Key), askedArgs(row), stateArgs(row))...)
+	if row.Unfinished() {
+		s.addOpen(&c, row, w)
+	}
+	if row.Answer != nil {
+		if err := s.addAnswer(&c, s.text.insertAnswer, row, true); err != nil {
+			return c, err
+		}
+	}
+	s.addReferences(&c, zabor.Row{}, row)
+	return c, nil
+}
+
+func (s *Store) addOpen(c *change, row zabor.Row, w zabor.Write) {
+	c.add(anyRows, s.text.insertOpen, slices.Concat(keyArgs(row.Key), s.openArgs(row), fromNow(w.Lease), fromNow(w.ReplayFor), due(w.DueIn), []any{micros(row.Open.Silent)})...)
+}
+
+// succession is the write of next in place of prev.
+func (s *Store) succession(prev, next zabor.Row, w zabor.Write) (change, error) {
+	c := change{key: next.Key}
+	claim := append(keyArgs(next.Key), prev.Claim.Epoch, prev.Claim.ID[:])
+	if asksTheSame(prev, next) {
+		c.add(oneRow, s.text.update, slices.Concat([]any{string(next.State)}, stateArgs(next), claim)...)
+	} else {
+		c.add(oneRow, s.text.updateAsked, slices.Concat([]any{string(next.State)}, askedArgs(next), stateArgs(next), claim)...)
+	}
+	switch was, is := prev.Unfinished(), next.Unfinished(); {
+	case is && !was:
+		s.addOpen(&c, next, w)
+	case is:
+		moved, sent, silent := next.State != prev.State, next.Open.Send != prev.Open.Send, next.Open.Silent
+		if sent {
+			silent = 0
+		}
+		c.add(anyRows, s.text.updateOpen, slices.Concat(s.openArgs(next), fromNow(w.Lease), []any{number(w.ReplayFor != 0)}, fromNow(w.ReplayFor), due(w.DueIn),
+			[]any{number(moved), micros(silent), number(moved || sent), number(moved || sent)}, keyArgs(next.Key))...)
+	case was:
+		c.add(anyRows, s.text.deleteOpen, keyArgs(next.Key)...)
+	}
+	switch {
+	case next.Answer == prev.Answer:
+	case next.Answer == nil:
+		c.add(anyRows, s.text.deleteAnswer, keyArgs(next.Key)...)
+	case prev.Answer == nil:
+		if err := s.addAnswer(&c, s.text.insertAnswer, next, true); err != nil {
+			return c, err
+		}
+	default:
+		if err := s.addAnswer(&c, s.text.updateAnswer, next, false); err != nil {
+			return c, err
+		}
+	}
+	s.addReferences(&c, prev, next)
+	return c, nil
+}
+
+func (s *Store) addAnswer(c *change, query string, row zabor.Row, keyFirst bool) error {
+	args, err := s.answerArgs(row)
+	if err != nil {
+		return err
+	}
+	if keyFirst {
+		args = append(keyArgs(row.Key), args...)
+	} else {
+		args = append(args, keyArgs(row.Key)...)
+	}
+	c.add(anyRows, query, args...)
+	return nil
+}
+
+// addReferences notes whose a new reference is. That of a held row is in dispute.
+func (s *Store) addReferences(c *change, prev, next zabor.Row) {
+	for _, r := range []struct{ was, is string }{{prev.Reference, next.Reference}, {prev.OtherReference, next.OtherReference}} {
+		if r.is == "" || r.is == r.was || next.State == zabor.Held {
+			continue
+		}
+		c.references = append(c.references, reference{r.is, next})
+		c.add(newRef, s.text.insertReference, slices.Concat([]any{[]byte(r.is), []byte(installation(next.Scope)), []byte(next.Provider), []byte(next.Account), next.Endpoint.Address}, keyArgs(next.Key))...)
+	}
+}
+
+// fromNow binds «? * now + ?»: the end of a time that starts now, or 0.
+func fromNow(d time.Duration) []any {
+	if d <= 0 {
+		return []any{int64(0), int64(0)}
+	}
+	return []any{int64(1), micros(d)}
+}
+
+// due binds «now * ? + ?»: that far from now, or the end of all time.
+func due(in time.Duration) []any {
+	if in == zabor.Never {
+		return []any{int64(0), int64(1<<63 - 1)}
+	}
+	return []any{int64(1), micros(in)}
+}
+
+// errVanished: the key was there when it was inserted, and not when it was read. It is
+// not free for that: the insert alone decides.
+var errVanished = errors.New("the key is taken, but its row cannot be found: it was deleted meanwhile, or another server answered; nothing may be sent")
+
+// errMissed: a statement did not hit its row.
+var errMissed = errors.New("a statement did not hit its row")
+
+// Insert commits row unless its key is there, see [zabor.Store]. Cancelling ctx does
+// not stop an insert that has begun; its deadline does.
+func (s *Store) Insert(ctx context.Context, row zabor.Row, w zabor.Write) (zabor.Row, error) {
+	if err := validate(row); err != nil {
+		return zabor.Row{}, fmt.Errorf("insert %s: %w; nothing was written", row.Key, err)
+	}
+	if row.Claim.Epoch != 1 {
+		return zabor.Row{}, fmt.Errorf("insert %s: epoch %d, not 1; nothing was written", row.Key, row.Claim.Epoch)
+	}
+	c, err := s.insertion(row, w)
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return zabor.Row{}, fmt.Errorf("insert %s: %w; nothing was written", row.Key, err)
+	}
+	ctx, cancel := finish(ctx)
+	defer cancel()
+	found := asWritten(row)
+	shared, done := s.share(c, w)
+	if shared {
+		return found, nil
+	}
+	defer done()
+	err = s.repeat(ctx, func(ctx context.Context) error {
+		err := s.commit(ctx, c, w)
+		switch {
+		case errors.Is(err, errMissed):
+			return errors.New("the insert wrote no row: is there a trigger or a rule on zabor_fences?")
+		case err == nil, isHook(err), s.dialect.judge(err) != duplicate:
+			return err // a hook's own duplicate says nothing about the fence
+		}
+		// Ours, when the answer to an earlier try was lost; else another's.
+		there, err := s.lockedRow(ctx, row.Key)
+		if errors.Is(err, zabor.ErrNoRow) {
+			return errVanished
+		}
+		if err == nil {
+			found = there
+		}
+		return err
+	})
+	if err != nil {
+		return zabor.Row{}, fmt.Errorf("insert %s: %w", row.Key, err)
+	}
+	return found, nil
+}
+
+// asWritten is row as it is returned without having been read.
+func asWritten(row zabor.Row) zabor.Row {
+	row.CapturedAt, row.StateSince, row.ReadAt, row.Open.SendUntil, row.Open.ReplayUntil = time.Time{}, time.Time{}, time.Time{}, time.Time{}, time.Time{}
+	return row
+}
+
+// Swap commits next in place of prev, see [zabor.Store]. Cancelling ctx does not stop a
+// swap that has begun; its deadline does.
+func (s *Store) Swap(ctx context.Context, prev, next zabor.Row, w zabor.Write) error {
+	err := validate(next)
+	if err == nil && next.Claim.Epoch != prev.Claim.Epoch+1 {
+		err = fmt.Errorf("epoch %d cannot follow %d", next.Claim.Epoch, prev.Claim.Epoch)
+	}
+	var c change
+	if err == nil {
+		c, err = s.succession(prev, next, w)
+	}
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w; nothing was written", next.Key, err)
+	}
+	ctx, cancel := finish(ctx)
+	defer cancel()
+	shared, done := s.share(c, w)
+	if shared {
+		return nil
+	}
+	defer done()
+	err = s.repeat(ctx, func(ctx context.Context) error {
+		err := s.commit(ctx, c, w)
+		if !errors.Is(err, errMissed) {
+			return err
+		}
+		// Nothing hit: stale, unless it is this very write, of an earlier try whose
+		// answer was lost.
+		there, err := s.lockedRow(ctx, next.Key)
+		if err != nil && !errors.Is(err, zabor.ErrNoRow) {
+			return err
+		}
+		if err == nil && there.Claim == next.Claim {
+			return nil
+		}
+		return zabor.ErrStale
+	})
+	if err != nil {
+		return fmt.Errorf("write %s: %w", next.Key, err)
+	}
+	return nil
+}
+
+// commit runs c and what goes with it, all or nothing. errMissed: the first statement
+// hit no row.
+func (s *Store) commit(ctx context.Context, c change, w zabor.Write) error {
+	if s.dialect.pipelined && w.Hook == nil && w.Note == nil {
+		err := s.dialect.batch(ctx, s, []*batched{{change: c}})
+		if !errors.Is(err, errMissed) && !errors.Is(err, errNoBatch) {
+			return err
+		}
+		// One statement after the other tells which one missed.
+	}
+	tx, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	if err := s.runAll(ctx, tx, c); err != nil {
+		return err
+	}
+	if w.Hook != nil {
+		if err := s.runHook(ctx, tx, *w.Hook); err != nil {
+			return err
+		}
+	}
+	if w.Note != nil {
+		if _, err := tx.ExecContext(ctx, s.text.note, noteArgs(c.key, *w.Note)...); err != nil {
+			return err
+		}
+	}
+	return tx.Commit()
+}
+
+// runAll runs the statements of c in tx.
+func (s *Store) runAll(ctx context.Context, tx *sql.Tx, c change) error {
+	refs := c.references
+	for _, one := range c.statements {
+		st, err := s.statement(ctx, one.query)
+		if err != nil {
+			return err
+		}
+		result, err := tx.StmtContext(ctx, st).ExecContext(ctx, one.args...)
+		if err != nil {
+			return err
+		}
+		n, err := result.RowsAffected()
+		switch {
+		case err != nil:
+			return err
+		case one.need == oneRow && n != 1:
+			return errMissed
+		case one.need != newRef:
+			continue
+		case n == 0:
+			if err := s.checkOwner(ctx, tx, refs[0]); err != nil {
+				return err
+			}
+		}
+		refs = refs[1:]
+	}
+	return nil
+}
+
+// checkOwner is a [zabor.ReferenceError] if another order has the reference.
+func (s *Store) checkOwner(ctx context.Context, tx *sql.Tx, r reference) error {
+	var scope, order, step []byte
+	err := tx.QueryRowContext(ctx, s.text.owner, []byte(r.value), []byte(installation(r.of.Scope)), []byte(r.of.Provider), []byte(r.of.Account)).Scan(&scope, &order, &step)
+	if err != nil {
+		return err
+	}
+	if string(scope) == r.of.Scope && string(order) == r.of.Order {
+		return nil
+	}
+	return &zabor.ReferenceError{Reference: r.value, Owner: zabor.Key{Scope: string(scope), Order: string(order), Step: string(step)}}
+}
+
+// runHook runs the application's statement. Any failure before the commit is sent,
+// also of the connection, has rolled back the whole transaction.
+func (s *Store) runHook(ctx context.Context, tx *sql.Tx, h zabor.Hook) error {
+	fail := func(err error) error { return &zabor.HookError{Hook: h.Name, Err: err} }
+	if h.Aliases != nil {
+		if err := checkAliases(ctx, tx, h); err != nil {
+			return fail(err)
+		}
+	}
+	result, err := tx.ExecContext(ctx, h.SQL, h.Args...)
+	if err != nil {
+		return fail(err)
+	}
+	n, err := result.RowsAffected()
+	if err != nil {
+		return fail(err)
+	}
+	if h.Rows >= 0 && n != int64(h.Rows) {
+		return fail(fmt.Errorf("it hit %d rows, not %d", n, h.Rows))
+	}
+	if s.dialect.mistaken != nil {
+		if err := s.dialect.mistaken(ctx, tx); err != nil {
+			return fail(err)
+		}
+	}
+	return nil
+}
+
+// checkAliases is an error if h hits a row with its aliases. Its effect is undone.
+func checkAliases(ctx context.Context, tx *sql.Tx, h zabor.Hook) error {
+	if _, err := tx.ExecContext(ctx, "SAVEPOINT zabor_alias"); err != nil {
+		return err
+	}
+	n := int64(0)
+	if result, err := tx.ExecContext(ctx, h.SQL, h.Aliases...); err == nil {
+		n, _ = result.RowsAffected()
+	}
+	if _, err := tx.ExecContext(ctx, "ROLLBACK TO SAVEPOINT zabor_alias"); err != nil {
+		return err
+	}
+	if n > 0 {
+		return errors.New("it takes a part of the key for the number that it looks like, and would hit another order: send the id as the table has it")
+	}
+	return nil
+}
+
+// Load reads one row, see [zabor.Store]. On PostgreSQL it does not wait for an insert
+// of the key that is under way: only an insert does.
+func (s *Store) Load(ctx context.Context, k zabor.Key) (zabor.Row, error) {
+	var row zabor.Row
+	err := s.repeat(ctx, func(ctx context.Context) (err error) {
+		row, err = s.lockedRow(ctx, k)
+		return err
+	})
+	if err != nil {
+		return zabor.Row{}, fmt.Errorf("read %s: %w", k, err)
+	}
+	return row, nil
+}
+
+// lockedRow reads one row with a lock, in a new transaction: first the lock, then all
+// tables as they are by then.
+func (s *Store) lockedRow(ctx context.Context, k zabor.Key) (zabor.Row, error) {
+	lock, err := s.statement(ctx, s.text.lock)
+	if err != nil {
+		return zabor.Row{}, err
+	}
+	load, err := s.statement(ctx, s.text.load)
+	if err != nil {
+		return zabor.Row{}, err
+	}
+	tx, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return zabor.Row{}, err
+	}
+	defer tx.Rollback()
+	var epoch int64
+	err = tx.StmtContext(ctx, lock).QueryRowContext(ctx, keyArgs(k)...).Scan(&epoch)
+	if errors.Is(err, sql.ErrNoRows) {
+		return zabor.Row{}, zabor.ErrNoRow
+	}
+	if err != nil {
+		return zabor.Row{}, err
+	}
+	row, err := s.scanRow(tx.StmtContext(ctx, load).QueryRowContext(ctx, keyArgs(k)...))
+	if err != nil {
+		return zabor.Row{}, err
+	}
+	return row, tx.Commit()
+}
+
+// rows runs a SELECT of whole rows.
+func (s *Store) rows(ctx context.Context, query string, args ...any) ([]zabor.Row, error) {
+	var found []zabor.Row
+	err := s.repeat(ctx, func(ctx context.Context) error {
+		found = nil
+		return s.query(ctx, func(rows *sql.Rows) error {
+			row, err := s.scanRow(rows)
+			found = append(found, row)
+			return err
+		}, query, args...)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return found, nil
+}
