@@ -1,3 +1,5 @@
+//go:build store
+
 package zabor_test
 
 import (
