@@ -97,9 +97,9 @@ func (f *Fence) recapture(row Row, e Effect) (Row, Write, error) {
 		return row, w, &Error{Key: row.Key, Row: row, Err: ErrReleased, Reason: "the request that was kept cannot be read, and no other may go under its key: " + row.Open.Sealed.Why + "; nothing was sent"}
 	}
 	same, from := row.Fingerprint.Request == e.Fingerprint.Request, row
-	if row.Prepared != "" && !same {
-		// The prepared id is for the other request: confirmed, it would move that
-		// one's money.
+	if e.Prepare != nil && !same {
+		// The prepared id, and the one that the old key stands for, are for the other
+		// request: confirmed, they would move that one's money.
 		from.Prepared, from.Open.PrepareKey = "", providerKey(f.Secret, row.Key, row.Generation, requestPrepare+strconv.FormatInt(row.Claim.Epoch, 10))
 	}
 	next, err := f.take(from, e)

@@ -140,7 +140,7 @@ func adopt(row Row, o Outcome, cause Cause) Row {
 // the same reference again changes nothing.
 func adopted(row Row, o Outcome) bool {
 	known := row.Reference == o.Reference || row.OtherReference == o.Reference
-	return known && (row.State == Settled || row.State == Pending && o.Verdict == Begun)
+	return known && (row.State == Settled || row.State == Pending && o.Verdict == Begun || row.State == Held && row.Cause == ByConflict)
 }
 
 // decidable reports whether the outcome of the send with the given id still decides

@@ -145,7 +145,9 @@ func (p *pauses) ended(t pass, k Key, o Outcome, now time.Time) (begun, alone bo
 	}
 	switch {
 	case alone:
-		account.probing = false
+		if account.probing {
+			account.probing, account.until = false, now
+		}
 	case o.Verdict == Misdirected && !o.Pause:
 		begun = step.begin(t.began[1], wrongPause, o, now)
 		account.end(t.began[0])
@@ -191,14 +193,18 @@ func (s *pause) end(began int) {
 	}
 }
 
-// begin begins the pause, or lengthens it. A call that was under way when the pause
-// began lengthens nothing, but what the provider asks for is heeded.
+// begin begins the pause, or lengthens it, and reports whether it begins. A call that was
+// under way when the pause began changes nothing, but a provider's wish is heeded.
 func (s *pause) begin(began int, length time.Duration, o Outcome, now time.Time) (begun bool) {
+	underWay := s.began != began
+	if underWay && o.RetryAfter == 0 {
+		return false
+	}
 	if until := now.Add(o.RetryAfter); o.RetryAfter > 0 && until.After(s.asked) {
 		s.asked = until
 	}
 	begun = s.length == 0
-	if s.began == began {
+	if begun || !underWay {
 		s.began++
 		s.length = min(max(2*s.length, length), longestPause)
 		s.until, s.probing, s.why = now.Add(s.length), false, o.Reason
