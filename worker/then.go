@@ -22,7 +22,7 @@ func (w *Worker) ack(ctx context.Context, q Queue, m *Message, s *step.Step, row
 		return
 	}
 	w.Log.Info("gone on", "queue", q.Name(), "message", m.ID, "key", row.Key, "order", row.Order, "step", row.Step, "to", m.Then)
-	w.note(ctx, row.Key, func(ctx context.Context) error { return w.Fence.MovedOn(ctx, row.Key, row.Generation) })
+	w.note(ctx, row.Key, func(ctx context.Context) error { return w.Fence.Forwarded(ctx, row.Key, row.Generation) })
 }
 
 // ackOf is how a context holds the key whose message is acked.
@@ -42,7 +42,7 @@ func AckOf(ctx context.Context) (zabor.Key, bool) {
 // then is the queue on which m goes on after its row; empty: none. A job with a
 // chain takes it along, and a chain ends with a no.
 func then(m *Message, s *step.Step, row zabor.Row) string {
-	if row.GoneOn() || m.Chained && row.State == zabor.Declined {
+	if row.Forwarded || m.Chained && row.State == zabor.Declined {
 		return ""
 	}
 	return s.Then()

@@ -18,8 +18,8 @@ const (
 	// Acking: the queue has carried the ack out, and its reply has not come to the
 	// worker. Only who watches the queue's connection sees it; [AckOf] tells it which
 	// command is an ack.
-	Acking zabor.Moment = "acking"
-	Acked  zabor.Moment = "acked" // the queue has answered
+	Acking zabor.Checkpoint = "acking"
+	Acked  zabor.Checkpoint = "acked" // the queue has answered
 )
 
 // Queue is a source and what the worker must know of it.
@@ -70,7 +70,7 @@ type Worker struct {
 
 	Log *slog.Logger
 	// At is told of Acked; nil: nobody is.
-	At func(zabor.Moment, zabor.Key)
+	At func(zabor.Checkpoint, zabor.Key)
 
 	rest    atomic.Int64 // until when nothing is received, in unix nanoseconds: the fence could not be written
 	missing tries        // loads that found nothing, by message
@@ -235,7 +235,7 @@ func (w *Worker) run(ctx context.Context, q Queue, m *Message, s *step.Step) (za
 		return zabor.Key{}, zabor.Row{}, err
 	}
 	// The request cannot be made, but the row may say that it was made before.
-	row, known := w.Fence.Repeat(ctx, effect.Key, effect.Message)
+	row, known := w.Fence.AnswerExisting(ctx, effect)
 	if errors.Is(known, zabor.ErrNoRow) || errors.Is(known, zabor.ErrReleased) {
 		return effect.Key, row, err
 	}
@@ -305,12 +305,12 @@ func (w *Worker) judge(m *Message, row zabor.Row, err error) (verdict, string) {
 // delay is how long a message waits whose run ended with err: to the end of the
 // lease of whoever holds its row, at most the next backoff.
 func (w *Worker) delay(row zabor.Row, err error) time.Duration {
-	next := w.Backoff[min(max(row.Captures, 1), len(w.Backoff))-1]
+	next := w.Backoff[min(max(row.Tries, 1), len(w.Backoff))-1]
 	if e, ok := errors.AsType[*zabor.Error](err); ok && e.Wait > 0 {
 		return max(e.Wait, next)
 	}
 	if errors.Is(err, zabor.ErrBusy) || errors.Is(err, zabor.ErrInDoubt) {
-		if left := row.SendUntil.Sub(row.ReadAt); !row.ReadAt.IsZero() && left > 0 {
+		if left := row.Open.SendUntil.Sub(row.ReadAt); !row.ReadAt.IsZero() && left > 0 {
 			return min(left+10*time.Millisecond, next)
 		}
 	}
@@ -397,7 +397,7 @@ func (w *Worker) trace(ctx context.Context, q Queue, m *Message, s *step.Step) (
 	return w.Trace(ctx, q.Name(), m, key)
 }
 
-func (w *Worker) at(m zabor.Moment, k zabor.Key) {
+func (w *Worker) at(m zabor.Checkpoint, k zabor.Key) {
 	if w.At != nil {
 		w.At(m, k)
 	}
