@@ -53,9 +53,9 @@ type txTest struct {
 func (t *txTest) effect(amount int64) zabor.Effect {
 	return zabor.Effect{
 		Key: zabor.Key{Order: "1001", Step: "charge"}, Provider: "acquirer", Amount: zabor.Money{Minor: amount, Currency: "EUR"},
-		Message: "m", Fingerprint: "f",
-		Freeze:  func(k zabor.ProviderKeys, _ string) ([]byte, error) { return []byte("pay with " + k.Request), nil },
-		Timeout: time.Second, Attempts: 3, AbsentAfter: time.Second, HoldAfter: time.Hour, ReplayFor: time.Hour,
+		Fingerprint: zabor.Fingerprint{Message: "m", Request: "f"},
+		Render:      func(k zabor.ProviderKeys, _ string) ([]byte, error) { return []byte("pay with " + k.Request), nil },
+		Timeout:     time.Second, MaxAttempts: 3, AbsentAfter: time.Second, HoldAfter: time.Hour, ReplayFor: time.Hour,
 		MissingRow: zabor.Captured,
 	}
 }
@@ -104,22 +104,22 @@ func txCommitted(t *txTest) {
 	e := t.effect(1999)
 	tx := t.begin(t.T)
 	c := t.capture(tx, e)
-	if c.Found || c.Row.State != zabor.Released || c.Row.Attempts() != 0 {
-		t.Fatalf("found %v, %s, %d attempts; want a new row that is free", c.Found, c.Row.State, c.Row.Attempts())
+	if c.Found || c.Row.State != zabor.Released || c.Row.Tries != 0 || c.Row.MayHaveActed() {
+		t.Fatalf("found %v, %s, %d tries; want a new row that is free", c.Found, c.Row.State, c.Row.Tries)
 	}
 	t.must(tx.Commit())
-	if row := load(t.T, t.store, e.Key); row.State != zabor.Released || row.Basis != zabor.ByTransaction || !row.SendUntil.IsZero() || len(row.Request) == 0 {
-		t.Fatalf("committed as %s by %s, to be sent until %s, request %q", row.State, row.Basis, row.SendUntil, row.Request)
+	if row := load(t.T, t.store, e.Key); row.State != zabor.Released || row.MayHaveActed() || !row.Open.SendUntil.IsZero() || len(row.Open.Request) == 0 {
+		t.Fatalf("committed as %s by %s, to be sent until %s, request %q", row.State, row.Cause, row.Open.SendUntil, row.Open.Request)
 	}
 	before := load(t.T, t.store, e.Key).ReadAt
 	row, err := c.Do(t.Context(), func(_ context.Context, row zabor.Row) zabor.Outcome {
 		t.calls++
 		there := load(t.T, t.store, e.Key)
-		if there.State != zabor.Captured || there.Captures != 1 || there.SendUntil.Sub(before) < e.Timeout || there.ReplayUntil.Sub(before) < 59*time.Minute {
-			t.Errorf("the call of a row that is %s, %d captures, until %s, again until %s", there.State, there.Captures, there.SendUntil, there.ReplayUntil)
+		if there.State != zabor.Captured || there.Tries != 1 || there.Unproven != 1 || there.Open.SendUntil.Sub(before) < e.Timeout || there.Open.ReplayUntil.Sub(before) < 59*time.Minute {
+			t.Errorf("the call of a row that is %s, try %d, until %s, again until %s", there.State, there.Tries, there.Open.SendUntil, there.Open.ReplayUntil)
 		}
-		if string(row.Request) != "pay with "+row.ProviderKey {
-			t.Errorf("sends %q", row.Request)
+		if string(row.Open.Request) != "pay with "+row.ProviderKey {
+			t.Errorf("sends %q", row.Open.Request)
 		}
 		return yes
 	})
@@ -213,7 +213,7 @@ func txFound(t *txTest) {
 func txOtherRequest(t *txTest) {
 	first := t.committed(t.effect(1999))
 	e := t.effect(2999)
-	e.Message, e.Fingerprint = "m2", "f2"
+	e.Fingerprint = zabor.Fingerprint{Message: "m2", Request: "f2"}
 	tx := t.begin(t.T)
 	_, err := t.fence.CaptureTx(t.Context(), tx.Insert, e)
 	wantErr(t.T, err, zabor.ErrOtherRequest)
