@@ -202,10 +202,10 @@ func (f *Fence) ended(p pass, row Row, o Outcome) Outcome {
 	return o
 }
 
-// Paused is how long this process sends nothing to the account, whatever the step,
-// and why; 0: it calls.
-func (f *Fence) Paused(provider, account string) (time.Duration, string) {
-	return f.pauses.paused(provider, account, f.now())
+// Paused is how long this process sends nothing to any account of provider that is
+// paused, whatever the step, and why; 0: it calls.
+func (f *Fence) Paused(provider string) (time.Duration, string) {
+	return f.pauses.paused(provider, f.now())
 }
 
 func (f *Fence) now() time.Time {

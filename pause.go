@@ -111,15 +111,16 @@ func (p *pauses) giveBack(t pass, now time.Time) {
 	}
 }
 
-// paused is how long nothing is sent to the account, and why; 0: calls pass.
-func (p *pauses) paused(provider, account string, now time.Time) (time.Duration, string) {
+// paused is the longest pause of the accounts of provider, and why; 0: calls pass.
+func (p *pauses) paused(provider string, now time.Time) (left time.Duration, why string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := p.at[circuit{provider, account, ""}]
-	if s == nil || s.length == 0 {
-		return 0, ""
+	for c, s := range p.at {
+		if d := s.until.Sub(now); c.provider == provider && c.step == "" && s.length > 0 && d > left {
+			left, why = d, s.why
+		}
 	}
-	return max(0, s.until.Sub(now)), s.why
+	return left, why
 }
 
 // asked reports whether the provider itself wants to be left alone now.

@@ -275,7 +275,7 @@ func (l *Ledger) AddRows(ctx context.Context, scope string, page func(after zabo
 				id = other
 			}
 			amount, currency := money(r.Amount)
-			expired := r.State == zabor.Captured && r.ReadAt.After(r.SendUntil)
+			expired := r.State == zabor.Captured && r.ReadAt.After(r.Open.SendUntil)
 			return []any{id, []byte(r.Scope), []byte(r.Order), []byte(r.Step), string(r.State), r.Provider, []byte(r.ProviderKey), []byte(r.Reference),
 				[]byte(r.OtherReference), amount, currency, micros(r.CapturedAt), micros(r.StateSince), now.Sub(r.ReadAt).Microseconds(), expired, r.Reason}
 		})

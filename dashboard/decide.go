@@ -54,8 +54,9 @@ func choices(row zabor.Row) []choice {
 		if !slices.Contains(may, c.Action) {
 			continue
 		}
-		if row.State == zabor.Declined && c.Action == zabor.Release && !row.KeepsKey() {
-			c.Words, c.Hint, c.Checked = "A new attempt is wanted", "It is called once more under a new provider key, when its message is delivered.", false
+		c.Checked = row.MayHaveActed() && (c.Action == zabor.Release || c.Action == zabor.Decline)
+		if row.State == zabor.Declined && row.Cause != zabor.ByPerson && c.Action == zabor.Release && !row.MayHaveActed() {
+			c.Words, c.Hint = "A new attempt is wanted", "It is called once more under a new provider key, when its message is delivered."
 		}
 		all = append(all, c)
 	}
@@ -314,7 +315,7 @@ func (d *Dashboard) open(w http.ResponseWriter, r *http.Request) {
 		}
 		if len(rows) > perOpenPage {
 			rows = rows[:perOpenPage]
-			on = sqlstore.MarkOf(rows[len(rows)-1])
+			on = sqlstore.OldestMark(rows[len(rows)-1])
 		}
 		if on != (sqlstore.Mark{}) {
 			*list.more = "/open?" + list.name + "=" + writeMark(on)

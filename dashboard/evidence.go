@@ -30,15 +30,15 @@ type evidence struct {
 }
 
 func (d *Dashboard) evidence(row zabor.Row) evidence {
-	e := evidence{From: row.CapturedAt, To: row.SendUntil, Never: row.AbsentAfter == 0}
+	e := evidence{From: row.CapturedAt, To: row.Open.SendUntil, Never: row.Open.AbsentAfter == 0}
 	e.Provider, _ = d.provider(row.Provider)
 	if e.Provider.Console != nil {
 		e.Console = e.Provider.Console(row)
 	} else {
 		e.Console.Search = provider.Console{}.Search(row)
 	}
-	if !row.SendUntil.IsZero() {
-		e.Silence = row.SendUntil.Add(row.AbsentAfter)
+	if !row.Open.SendUntil.IsZero() {
+		e.Silence = row.Open.SendUntil.Add(row.Open.AbsentAfter)
 	}
 	fields, _ := requestFields(row)
 	for _, f := range fields {
@@ -165,17 +165,17 @@ func bodyFields(contentType string, body []byte) []field {
 // requestFields is what is kept of a row's request; else why it is not shown.
 func requestFields(row zabor.Row) ([]field, string) {
 	switch {
-	case row.Sealed != nil && row.Sealed.Request != nil:
-		return nil, "kept, and cannot be read here: " + row.Sealed.Why
-	case row.Request != nil:
-	case row.Captures == 0:
+	case row.Open.Sealed.Request != nil:
+		return nil, "kept, and cannot be read here: " + row.Open.Sealed.Why
+	case row.Open.Request != nil:
+	case row.Tries == 0:
 		return nil, "no call was made"
 	case row.State.Closed():
 		return nil, "not kept any more: nothing is left to find out"
 	default:
 		return nil, "not kept: it holds what may be kept nowhere, such as a card number"
 	}
-	request, err := provider.Thaw(row.Request)
+	request, err := provider.Thaw(row.Open.Request)
 	if err != nil {
 		return nil, err.Error()
 	}
@@ -187,9 +187,13 @@ func requestFields(row zabor.Row) ([]field, string) {
 // answerFields is what is kept of the provider's answer.
 func answerFields(row zabor.Row) (status int, all []field) {
 	switch {
-	case row.Sealed != nil && row.Sealed.Answer != nil:
-		return row.Sealed.Status, []field{{"body", "kept, and cannot be read here: " + row.Sealed.Why}}
-	case row.Answer != nil:
+	case row.Answer == nil:
+		return 0, nil
+	case row.Answer.Sealed != nil:
+		return row.Answer.Status, []field{{"body", "kept, and cannot be read here: " + row.Answer.Why}}
+	case row.Answer.Erased:
+		return row.Answer.Status, []field{{"body", "erased when its time was over"}}
+	default:
 		contentType := ""
 		for _, h := range row.Answer.Header {
 			if strings.EqualFold(h.Name, "Content-Type") {
@@ -197,8 +201,5 @@ func answerFields(row zabor.Row) (status int, all []field) {
 			}
 		}
 		return row.Answer.Status, bodyFields(contentType, row.Answer.Body)
-	case row.AnswerEnded != 0:
-		return row.AnswerEnded, []field{{"body", "erased when its time was over"}}
 	}
-	return 0, nil
 }

@@ -301,7 +301,7 @@ func timeline(row zabor.Row, notes []zabor.Note) []event {
 			events = append(events, event{at, class, what, by, text})
 		}
 	}
-	if row.Captures > 0 {
+	if row.Tries > 0 {
 		add(row.CapturedAt, "plain", "Captured", "", "the row was committed before anything was sent"+toWhom(row))
 	} else {
 		add(row.CapturedAt, "plain", "Written", "", "the row was written; no call was made for it")
@@ -321,8 +321,8 @@ func timeline(row zabor.Row, notes []zabor.Note) []event {
 		}
 		add(row.StateSince, stateClass(row.State), title(string(row.State)), "", text)
 	}
-	if row.State == zabor.Captured && !row.SendUntil.IsZero() {
-		add(row.SendUntil, "plain", "Lease ends", "", "no later may this call still be sent")
+	if row.State == zabor.Captured && !row.Open.SendUntil.IsZero() {
+		add(row.Open.SendUntil, "plain", "Lease ends", "", "no later may this call still be sent")
 	}
 	slices.SortStableFunc(events, func(a, b event) int { return b.At.Compare(a.At) })
 	return events

@@ -36,7 +36,7 @@ type Worker struct {
 	Dialect  string
 	Scope    string // of the rows it writes
 
-	At  func(zabor.Moment, zabor.Key) // is told the moments of the fence's worker
+	At  func(zabor.Checkpoint, zabor.Key) // is told the moments of the fence's worker
 	Log *slog.Logger
 }
 

@@ -452,9 +452,9 @@ func (s *soak) count(ctx context.Context, r *SoakReport) error {
 			r.UniqueRows++
 			r.Slowest = max(r.Slowest, int(row.StateSince.Sub(row.CapturedAt).Milliseconds()))
 			switch {
-			case row.Basis == zabor.ByLookup:
+			case row.Cause == zabor.ByLookup:
 				r.ByLookup++
-			case row.Captures > 1:
+			case row.Tries > 1:
 				r.Repeated++
 			}
 		case zabor.Held:

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -45,7 +47,7 @@ func (p *program) newCore(file *config.Config, store *sqlstore.Store) (*core, er
 	if err != nil {
 		return nil, err
 	}
-	fence := &zabor.Fence{Store: store, Secret: secret, Alert: p.alert, Hook: file.Hook, Place: place(providers)}
+	fence := &zabor.Fence{Store: store, Secret: secret, Observer: zabor.Observer{Alert: p.alert}, Hook: file.Hook, Address: place(providers)}
 	if p.seed != nil {
 		fence.Store = p.seed(store)
 	}
@@ -86,11 +88,11 @@ func (p *program) recover(fence *zabor.Fence) error {
 }
 
 // resolve decides what is in doubt, saves what an outage of the database leaves
-// in the journal, and ends stored answers, until ctx ends.
+// in the journal, and erases stored answers, until ctx ends.
 func (p *program) resolve(ctx context.Context, c *core) {
 	var wg sync.WaitGroup
 	wg.Go(func() { p.replay(ctx, c.fence) })
-	wg.Go(func() { p.endAnswers(ctx, c.store, c.file.Scope, c.file.KeepAnswers) })
+	wg.Go(func() { p.eraseAnswers(ctx, c.store, c.file.Scope, c.file.KeepAnswers) })
 	for _, r := range c.resolvers() {
 		wg.Go(func() {
 			r.Run(ctx, func(err error) { p.log.Warn("cannot resolve", "error", err) })
@@ -102,16 +104,15 @@ func (p *program) resolve(ctx context.Context, c *core) {
 // resolvers is one for each provider, so that one that hangs delays nobody else's
 // rows, and one for rows whose provider is not in the configuration any more.
 func (c *core) resolvers() []*zabor.Resolver {
-	of := func(replays bool, mine func(string) bool) *zabor.Resolver {
+	others := *c.resolver
+	others.Providers, others.Others, others.Replay = slices.Sorted(maps.Keys(c.providers)), true, nil
+	all := []*zabor.Resolver{&others}
+	for name, one := range c.providers {
 		r := *c.resolver
-		if r.Of = mine; !replays {
+		if r.Providers = []string{name}; one.ReplayFor() == 0 {
 			r.Replay = nil // also for rows of a time when it was thought to keep keys
 		}
-		return &r
-	}
-	all := []*zabor.Resolver{of(false, func(name string) bool { return c.providers[name] == nil })}
-	for name, one := range c.providers {
-		all = append(all, of(one.ReplayFor() > 0, func(of string) bool { return of == name }))
+		all = append(all, &r)
 	}
 	return all
 }

@@ -202,7 +202,7 @@ func depthOf(q queue) func(context.Context) (dashboard.Depth, error) {
 func (o *office) desk(ctx context.Context) *desk {
 	p := *o.program
 	p.ctx = ctx
-	k := &desk{program: &p, file: o.file, store: o.store, fence: o.fence, at: func(zabor.Moment, zabor.Key) {}, close: func() {}}
+	k := &desk{program: &p, file: o.file, store: o.store, fence: o.fence, at: func(zabor.Checkpoint, zabor.Key) {}, close: func() {}}
 	if len(o.queues) == 0 {
 		k.kept = "no queues are configured: its message is not looked for"
 	} else {

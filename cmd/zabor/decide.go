@@ -146,7 +146,7 @@ func (p *program) decisionFence(file *config.Config, store *sqlstore.Store) (*za
 	if err != nil {
 		return nil, storeFailure(err)
 	}
-	return &zabor.Fence{Store: store, Secret: secret, Alert: p.alert, Hook: file.Hook}, nil
+	return &zabor.Fence{Store: store, Secret: secret, Observer: zabor.Observer{Alert: p.alert}, Hook: file.Hook}, nil
 }
 
 // announce says what a decision will do to row.
@@ -164,15 +164,20 @@ func announce(row zabor.Row, d zabor.Decision) []string {
 	switch {
 	case d.Made(row):
 		will = "it is so already, and nothing is decided anew"
-	case d.Action == zabor.Release && row.State == zabor.Declined && !row.KeepsKey():
+	case d.Action == zabor.Release && newKey(row):
 		will = "a new attempt will be wanted: when its message is delivered, it is called once more, under a new provider key"
-	case d.Action == zabor.Release && row.Attempts() > 0:
-		will += "; whoever looked at the provider before " + timeText(row.SendUntil.Add(row.AbsentAfter)) + " may have looked too early"
-		if row.AbsentAfter == 0 {
+	case (d.Action == zabor.Release || d.Action == zabor.Decline) && row.MayHaveActed():
+		will += "; whoever looked at the provider before " + timeText(row.Open.SendUntil.Add(row.Open.AbsentAfter)) + " may have looked too early"
+		if row.Open.AbsentAfter == 0 {
 			will += ", and whoever found nothing later has no proof either: zabor knows no time after which this provider surely shows every call"
 		}
 	}
 	return []string{is, will}
+}
+
+// newKey reports whether a release of row allows any request, under a new key.
+func newKey(row zabor.Row) bool {
+	return row.State == zabor.Declined && row.Cause != zabor.ByPerson && !row.MayHaveActed()
 }
 
 // confirm asks, where there is somebody to ask.

@@ -14,8 +14,8 @@ import (
 
 // The moments of a decision, after those of the worker.
 const (
-	decidedMoment zabor.Moment = "decided" // the row is written, its message lies where it was
-	carriedMoment zabor.Moment = "carried" // a message went where it belongs, and nothing says so
+	decidedMoment zabor.Checkpoint = "decided" // the row is written, its message lies where it was
+	carriedMoment zabor.Checkpoint = "carried" // a message went where it belongs, and nothing says so
 )
 
 // desk is where people decide. It calls no provider.
@@ -26,7 +26,7 @@ type desk struct {
 	fence    *zabor.Fence
 	failures *failures // nil: messages are left alone
 	kept     string    // why they are; empty where they are not
-	at       func(zabor.Moment, zabor.Key)
+	at       func(zabor.Checkpoint, zabor.Key)
 	close    func()
 }
 
@@ -133,13 +133,13 @@ func (m matter) warnings() []string {
 // asks reports whether m asks for what row is about once d is taken. Another
 // request under the same key is not answered by it.
 func (k *desk) asks(d zabor.Decision, row zabor.Row, m found) bool {
-	any := row.Message == "" || d.Action == zabor.Release && (row.State == zabor.Declined && !row.KeepsKey() || row.Attempts() == 0)
-	return any || m.oldKey || k.failures.stepOf(m.failedMessage).Fingerprint(m.Message.Message) == row.Message
+	any := row.Fingerprint.Message == "" || d.Action == zabor.Release && (newKey(row) || !row.MayHaveActed())
+	return any || m.oldKey || k.failures.stepOf(m.failedMessage).Fingerprint(m.Message.Message) == row.Fingerprint.Message
 }
 
 // fates says what d does with the messages of row.
 func (k *desk) fates(d zabor.Decision, row zabor.Row, list []found) []fate {
-	goneOn := row.GoneOn()
+	goneOn := row.Forwarded
 	var fates []fate
 	for _, m := range list {
 		s := k.failures.stepOf(m.failedMessage)
@@ -246,7 +246,7 @@ func (k *desk) elsewhere(m matter) string {
 	switch {
 	case m.Action == zabor.Release:
 		return "no message of it is in a failure transport or on a queue: the application must send it again, or nothing is called"
-	case m.row.GoneOn():
+	case m.row.Forwarded:
 		return "its message has gone on already"
 	}
 	return "no message of it is in a failure transport or on a queue: one that comes is acked without a call"
@@ -320,7 +320,7 @@ func (k *desk) carry(row zabor.Row, f fate) (carried, error) {
 		err = f.in.moveOn(k.ctx, f.id, f.to)
 		k.at(carriedMoment, row.Key)
 		if err == nil || errors.Is(err, worker.ErrBoth) {
-			err = errors.Join(err, k.fence.MovedOn(k.ctx, row.Key, row.Generation))
+			err = errors.Join(err, k.fence.Forwarded(k.ctx, row.Key, row.Generation))
 		}
 	default:
 		c.Did = "put back"

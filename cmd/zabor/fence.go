@@ -107,8 +107,8 @@ func (c *fenceList) printer(p *program) listPrinter {
 		return listPrinter{
 			row: func(r zabor.Row) error {
 				return w.Write([]string{r.Scope, r.Order, r.Step, string(r.State), r.Reference, r.Provider, r.ProviderKey,
-					strconv.Itoa(r.Attempts()), strconv.FormatInt(r.Amount.Minor, 10), r.Amount.Currency,
-					timeText(r.CapturedAt), timeText(r.SettledAt()), timeText(r.SendUntil), r.Reason})
+					strconv.Itoa(r.Tries), strconv.FormatInt(r.Amount.Minor, 10), r.Amount.Currency,
+					timeText(r.CapturedAt), timeText(r.ClosedAt()), timeText(r.Open.SendUntil), r.Reason})
 			},
 			end: func() error { w.Flush(); return w.Error() },
 		}
@@ -118,7 +118,7 @@ func (c *fenceList) printer(p *program) listPrinter {
 	return listPrinter{
 		row: func(r zabor.Row) error {
 			_, err := fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", printable(r.Order), printable(r.Step), r.State,
-				printable(r.Reference), moneyText(r.Amount), r.Attempts(), timeText(r.CapturedAt), printable(r.Reason))
+				printable(r.Reference), moneyText(r.Amount), r.Tries, timeText(r.CapturedAt), printable(r.Reason))
 			return err
 		},
 		end: w.Flush,
@@ -169,14 +169,15 @@ func (c *fenceShow) Run(p *program) error {
 	line("provider", row.Provider)
 	line("account", row.Account)
 	line("provider key", row.ProviderKey)
-	if row.Basis == zabor.ByImport || row.Basis == zabor.ByContradiction {
+	if row.Cause == zabor.ByImport || row.Cause == zabor.ByConflict {
 		line("attempts", "none of zabor's: it is from before, and if there was a call, somebody else has made it")
 		line("imported", timeText(row.CapturedAt))
 	} else {
-		line("attempts", fmt.Sprintf("%d of %d (%d calls that did nothing are not counted)", row.Attempts(), row.Allowance, row.Free))
+		line("attempts", fmt.Sprintf("%d (calls that did nothing are not counted)", row.Tries))
+		line("sends that may have acted", strconv.Itoa(row.Unproven))
 		line("generation", strconv.Itoa(row.Generation))
 		line("captured", timeText(row.CapturedAt))
-		line("may have sent until", timeText(row.SendUntil))
+		line("may have sent until", timeText(row.Open.SendUntil))
 	}
 	line("in this state since", timeText(row.StateSince))
 	line("parked message", row.Parked)
@@ -197,11 +198,11 @@ func (c *fenceShow) Run(p *program) error {
 // requestText says what is kept of row's request.
 func requestText(row zabor.Row) string {
 	switch {
-	case row.Sealed != nil && row.Sealed.Request != nil:
-		return "kept, and cannot be read: " + row.Sealed.Why
-	case row.Request != nil:
+	case row.Open.Sealed.Request != nil:
+		return "kept, and cannot be read: " + row.Open.Sealed.Why
+	case row.Open.Request != nil:
 		return "kept while the row is open"
-	case row.State.Closed() || row.Captures == 0:
+	case row.State.Closed() || row.Tries == 0:
 		return ""
 	}
 	return "not kept, since it holds what may not be (a card number): it is never sent again, only looked up"
@@ -209,21 +210,21 @@ func requestText(row zabor.Row) string {
 
 // answerText says what is kept of the provider's answer to row.
 func answerText(row zabor.Row) string {
-	switch {
-	case row.Sealed != nil && row.Sealed.Answer != nil:
-		return fmt.Sprintf("%d, kept, and cannot be read: %s", row.Sealed.Status, row.Sealed.Why)
-	case row.Answer != nil:
-		return fmt.Sprintf("%d, %d bytes", row.Answer.Status, len(row.Answer.Body))
-	case row.AnswerEnded != 0:
-		return fmt.Sprintf("%d, erased when its time (keep_answers) was over; the reference stays", row.AnswerEnded)
+	switch a := row.Answer; {
+	case a == nil:
+		return ""
+	case a.Sealed != nil:
+		return fmt.Sprintf("%d, kept, and cannot be read: %s", a.Status, a.Why)
+	case a.Erased:
+		return fmt.Sprintf("%d, erased when its time (keep_answers) was over; the reference stays", a.Status)
 	}
-	return ""
+	return fmt.Sprintf("%d, %d bytes", row.Answer.Status, len(row.Answer.Body))
 }
 
 // nextStep says what a person may do about row.
 func nextStep(row zabor.Row) string {
 	switch {
-	case row.State == zabor.Held && (row.Basis == zabor.ByImport || row.Basis == zabor.ByContradiction):
+	case row.State == zabor.Held && (row.Cause == zabor.ByImport || row.Cause == zabor.ByConflict):
 		return fmt.Sprintf("look order %s up at %s, by number, amount and time: the call was not zabor's, and had another key; then \"zabor fence settle %s %s REFERENCE --reason TEXT\", or decline, or release", row.Order, cmp.Or(row.Provider, "the provider"), row.Order, row.Step)
 	case row.State == zabor.Held:
 		return fmt.Sprintf("look order %s up at %s, by the key %s and by number, amount and time, since the call of a worker that is not zabor's had another key; then \"zabor fence settle %s %s REFERENCE --reason TEXT\", or decline, or release", row.Order, row.Provider, row.ProviderKey, row.Order, row.Step)
@@ -246,7 +247,7 @@ type rowJSON struct {
 	Attempts    int     `json:"attempts"`
 	Generation  int     `json:"generation"`
 	Amount      *int64  `json:"amount"`           // minor units; null: not known
-	Answer      string  `json:"answer,omitempty"` // ended: it was kept, and keep_answers is over
+	Answer      string  `json:"answer,omitempty"` // erased: it was kept, and keep_answers is over
 	Currency    string  `json:"currency"`
 	CapturedAt  *string `json:"captured_at"`
 	SettledAt   *string `json:"settled_at"`
@@ -257,15 +258,15 @@ type rowJSON struct {
 func fenceJSON(r zabor.Row) rowJSON {
 	j := rowJSON{
 		Scope: r.Scope, Order: r.Order, Step: r.Step, State: string(r.State), Reference: r.Reference, Other: r.OtherReference,
-		Provider: r.Provider, ProviderKey: r.ProviderKey, Attempts: r.Attempts(), Generation: r.Generation,
-		Currency: r.Amount.Currency, CapturedAt: timeOrNull(r.CapturedAt), SettledAt: timeOrNull(r.SettledAt()),
-		LeaseUntil: timeOrNull(r.SendUntil), Reason: r.Reason,
+		Provider: r.Provider, ProviderKey: r.ProviderKey, Attempts: r.Tries, Generation: r.Generation,
+		Currency: r.Amount.Currency, CapturedAt: timeOrNull(r.CapturedAt), SettledAt: timeOrNull(r.ClosedAt()),
+		LeaseUntil: timeOrNull(r.Open.SendUntil), Reason: r.Reason,
 	}
 	if r.Amount.Currency != "" {
 		j.Amount = &r.Amount.Minor
 	}
-	if r.AnswerEnded != 0 {
-		j.Answer = "ended"
+	if r.Answer != nil && r.Answer.Erased {
+		j.Answer = "erased"
 	}
 	return j
 }

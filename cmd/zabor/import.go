@@ -387,7 +387,7 @@ func (i *importer) addFresh(ctx context.Context, v *inventory, s *step.Step, m *
 	return nil
 }
 
-// effect is what m asks for, as far as it can be told: without a Freeze the request
+// effect is what m asks for, as far as it can be told: without a Render the request
 // cannot be made any more, and without a key nothing can.
 func (i *importer) effect(ctx context.Context, s *step.Step, m *worker.Message) (zabor.Effect, error) {
 	if m.Err != nil {
@@ -400,7 +400,7 @@ func (i *importer) effect(ctx context.Context, s *step.Step, m *worker.Message) 
 	if !errors.Is(err, step.ErrRefused) && !errors.Is(err, step.ErrNoRow) {
 		return e, unreachable(fmt.Errorf("message %s of %s: %w", m.ID, m.Class, err), "what was held until then stays; import again when the database is there")
 	}
-	return zabor.Effect{Key: e.Key, Message: e.Message}, nil
+	return zabor.Effect{Key: e.Key, Fingerprint: zabor.Fingerprint{Message: e.Fingerprint.Message}}, nil
 }
 
 // hold writes the row of e, unless there is one, or says whether it would.

@@ -315,7 +315,7 @@ func (p *paidImport) one(ctx context.Context, c audit.Claimed) error {
 			*field(&p.sources[n]) += pieces
 		}
 	}
-	imported := row.Basis == zabor.ByImport || row.Basis == zabor.ByContradiction
+	imported := row.Cause == zabor.ByImport || row.Cause == zabor.ByConflict
 	switch {
 	case written && row.State == zabor.Held:
 		count(func(s *paidSource) *int64 { return &s.Held })
@@ -368,7 +368,7 @@ func (p *paidImport) foresee(ctx context.Context, paid zabor.Payment) (row zabor
 	if err != nil {
 		return zabor.Row{}, false, err
 	}
-	row, written = paid.Foresee(there)
+	row, written = paid.Plan(there)
 	return row, written, nil
 }
 

@@ -293,7 +293,7 @@ func (k *peeker) foresee(ctx context.Context, q queue, m *worker.Message, place 
 	if e.MissingRow == zabor.Doubt {
 		e.MissingRow = q.MissingRow
 	}
-	next, calls, foreseen := k.fence.Foresee(row, e)
+	next, calls, foreseen := k.fence.Plan(row, e)
 	if row != nil {
 		one.State = row.State
 		one.Amount, one.Provider = moneyText(row.Amount), row.Provider
@@ -365,11 +365,11 @@ func (k *peeker) takenOver(ctx context.Context, q queue, class string) (bool, er
 
 // show adds the request of e, which nothing would send now.
 func (k *peeker) show(one *peeked, e zabor.Effect) {
-	if e.Freeze == nil {
+	if e.Render == nil {
 		return
 	}
 	e.MissingRow = zabor.Captured
-	if next, _, err := k.fence.Foresee(nil, e); err == nil {
+	if next, _, err := k.fence.Plan(nil, e); err == nil {
 		k.showRow(one, e, next)
 	}
 }
@@ -378,7 +378,7 @@ func (k *peeker) show(one *peeked, e zabor.Effect) {
 func (k *peeker) showRow(one *peeked, e zabor.Effect, row zabor.Row) {
 	one.Amount, one.Provider = moneyText(e.Amount), e.Provider
 	from, ok := k.providers[row.Provider]
-	if !ok || row.Request == nil {
+	if !ok || row.Open.Request == nil {
 		return
 	}
 	preview, err := from.Preview(row)
@@ -389,7 +389,7 @@ func (k *peeker) showRow(one *peeked, e zabor.Effect, row zabor.Row) {
 	hide := func(text string) string {
 		text = k.file.Hide(text)
 		if !k.migrated {
-			for _, key := range []string{row.ProviderKey, row.PrepareKey} {
+			for _, key := range []string{row.ProviderKey, row.Open.PrepareKey} {
 				if key != "" {
 					text = strings.ReplaceAll(text, key, "(made by zabor migrate)")
 				}

@@ -14,9 +14,9 @@ import (
 
 // stopAt stops this process by SIGSTOP at the given moment, once, so that
 // whoever started it can kill it there or let it go on.
-func stopAt(moment string) func(zabor.Moment, zabor.Key) {
+func stopAt(moment string) func(zabor.Checkpoint, zabor.Key) {
 	var once sync.Once
-	return func(m zabor.Moment, k zabor.Key) {
+	return func(m zabor.Checkpoint, k zabor.Key) {
 		if moment == string(m) || moment == string(m)+":"+k.Order {
 			once.Do(func() {
 				// To this very thread: sent to the process, the signal would
@@ -31,7 +31,9 @@ func stopAt(moment string) func(zabor.Moment, zabor.Key) {
 
 // ackHook tells at of [worker.Acking]: Redis has carried an ack out and replied, and
 // the reply has not come to whoever waits for it.
-type ackHook struct{ at func(zabor.Moment, zabor.Key) }
+type ackHook struct {
+	at func(zabor.Checkpoint, zabor.Key)
+}
 
 func (h ackHook) told(ctx context.Context, err error) error {
 	if key, ok := worker.AckOf(ctx); ok && err == nil { // a script that Redis does not know yet is sent again

@@ -164,10 +164,6 @@ func (p *program) newWorker(c *core) (w *worker.Worker, list []queue, closeAll f
 	if err := checkImported(p.ctx, c.file, c.store); err != nil {
 		return nil, nil, nil, err
 	}
-	changed, err := newKeys(p.ctx, c.file, c.store)
-	if err != nil {
-		return nil, nil, nil, err
-	}
 	if list, closeAll, err = p.queues(c.file, c.store); err != nil {
 		return nil, nil, nil, err
 	}
@@ -183,16 +179,14 @@ func (p *program) newWorker(c *core) (w *worker.Worker, list []queue, closeAll f
 		return nil, nil, nil, err
 	}
 	w = &worker.Worker{
-		Fence:     c.fence,
-		Queues:    sources(list),
-		Lanes:     c.file.Lanes,
-		Steps:     steps,
-		Bus:       busOf(c.file),
-		Call:      call(c.providers),
-		ParkedFor: c.store.ParkedFor,
-		NewKeys:   changed,
-		Backoff:   c.file.Backoff,
-		Log:       p.log,
+		Fence:   c.fence,
+		Queues:  sources(list),
+		Lanes:   c.file.Lanes,
+		Steps:   steps,
+		Bus:     busOf(c.file),
+		Call:    call(c.providers),
+		Backoff: c.file.Backoff,
+		Log:     p.log,
 		Unreadable: func(ctx context.Context, queue string, raw []byte, reason string) error {
 			return c.store.SaveUnreadable(ctx, sqlstore.Unreadable{Queue: queue, Bytes: raw, Reason: reason})
 		},
