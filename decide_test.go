@@ -1,5 +1,3 @@
-//go:build store
-
 package zabor_test
 
 import (
@@ -29,7 +27,7 @@ func (w *world) held(order string) zabor.Row {
 	e.Timeout, e.AbsentAfter = time.Microsecond, 0
 	w.fence.Do(w.t.Context(), e, w.answers(zabor.Outcome{}))
 	w.swap(w.row(e.Key), func(r *zabor.Row) { r.State = zabor.Held })
-	waitFor(w.t, "end of the lease", func() bool { r := w.row(e.Key); return r.ReadAt.After(r.SendUntil) })
+	waitFor(w.t, "end of the lease", func() bool { r := w.row(e.Key); return r.ReadAt.After(r.Open.SendUntil) })
 	return w.row(e.Key)
 }
 
@@ -47,7 +45,7 @@ func TestWhatAPersonMayDecide(t *testing.T) {
 		for action, not := range refused {
 			for _, state := range []zabor.State{zabor.Captured, zabor.Pending, zabor.Settled, zabor.Declined, zabor.Released, zabor.Doubt, zabor.Held, "later-version"} {
 				row := w.swap(w.row(held.Key), func(r *zabor.Row) {
-					r.State, r.Reference, r.OtherReference, r.Generation, r.Allowance = state, "", "", 1, 3
+					r.State, r.Cause, r.Reference, r.OtherReference, r.Generation = state, zabor.ByCall, "", "", 1
 					if state == zabor.Settled || state == zabor.Pending {
 						r.Reference = "pay_1"
 					}
@@ -66,8 +64,8 @@ func TestWhatAPersonMayDecide(t *testing.T) {
 				if !errors.Is(err, want) {
 					t.Errorf("%s of %s: error %v, want %v", action, state, err, want)
 				}
-				if now := w.row(row.Key); err == nil && (now.State != after[action] || now.Basis != zabor.ByPerson || now.Claim != got.Claim) {
-					t.Errorf("%s of %s: the row is %s by %s", action, state, now.State, now.Basis)
+				if now := w.row(row.Key); err == nil && (now.State != after[action] || now.Cause != zabor.ByPerson || now.Claim != got.Claim) {
+					t.Errorf("%s of %s: the row is %s by %s", action, state, now.State, now.Cause)
 				} else if err != nil && now.Claim != row.Claim {
 					t.Errorf("%s of %s was refused and has changed the row", action, state)
 				}
@@ -121,12 +119,12 @@ func TestReleaseOfADoubtfulRow(t *testing.T) {
 			t.Errorf("before absence can be proof: error %v, want %v", err, zabor.ErrRefused)
 		}
 		// The lease is over, and absence is no proof yet.
-		row = w.swap(w.row(row.Key), func(r *zabor.Row) { r.AbsentAfter = time.Hour })
+		row = w.swap(w.row(row.Key), func(r *zabor.Row) { r.Open.AbsentAfter = time.Hour })
 		release.Seen = row.Claim
 		if _, err := w.decide(release); !errors.Is(err, zabor.ErrRefused) {
 			t.Errorf("before the look-up's lag is over: error %v, want %v", err, zabor.ErrRefused)
 		}
-		row = w.swap(w.row(row.Key), func(r *zabor.Row) { r.AbsentAfter = 0 })
+		row = w.swap(w.row(row.Key), func(r *zabor.Row) { r.Open.AbsentAfter = 0 })
 		release.Seen = row.Claim
 		if _, err := w.decide(release); err != nil {
 			t.Fatal(err)
@@ -155,14 +153,14 @@ func TestReleaseOfADeclinedRow(t *testing.T) {
 		if _, err := w.decide(zabor.Decision{Key: e.Key, Seen: before.Claim, Action: zabor.Release}); err != nil {
 			t.Fatal(err)
 		}
-		e.Message, e.Fingerprint = "another card", "another request"
+		e.Fingerprint = zabor.Fingerprint{Message: "another card", Request: "another request"}
 		var sent zabor.Row
 		_, err := w.fence.Do(t.Context(), e, func(_ context.Context, row zabor.Row) zabor.Outcome { sent = row; return done })
 		if err != nil {
 			t.Fatal(err)
 		}
-		if sent.Generation != 2 || sent.ProviderKey == before.ProviderKey || !strings.Contains(string(sent.Request), sent.ProviderKey) {
-			t.Errorf("sent %q as generation %d under %s; want generation 2 under its own key", sent.Request, sent.Generation, sent.ProviderKey)
+		if sent.Generation != 2 || sent.ProviderKey == before.ProviderKey || !strings.Contains(string(sent.Open.Request), sent.ProviderKey) {
+			t.Errorf("sent %q as generation %d under %s; want generation 2 under its own key", sent.Open.Request, sent.Generation, sent.ProviderKey)
 		}
 	})
 }
@@ -209,17 +207,14 @@ func TestReleaseOfWhatAPersonDeclined(t *testing.T) {
 			t.Errorf("while the first request may be on its way: %v", err)
 		}
 		w.shift(k, -time.Hour)
-		if err := w.fence.MovedOn(t.Context(), k, 1); err != nil { // its message went on as declined
+		if err := w.fence.Forwarded(t.Context(), k, 1); err != nil { // its message went on as declined
 			t.Fatal(err)
 		}
 		was := w.row(k)
-		if !was.KeepsKey() {
-			t.Error("KeepsKey is false of what only a person declined")
-		}
 		if err := release(true); err != nil {
 			t.Fatal(err)
 		}
-		if was.ReplayUntil.IsZero() {
+		if was.Open.ReplayUntil.IsZero() {
 			t.Fatal("nothing may be sent again: this shows nothing of the time in which it may")
 		}
 		if row := w.row(k); row.State != zabor.Released || row.Generation != 1 || row.ProviderKey != was.ProviderKey || row.Fingerprint != was.Fingerprint {
@@ -236,11 +231,11 @@ func TestReleaseOfWhatAPersonDeclined(t *testing.T) {
 		if err != nil || calls != 1 || row.State != zabor.Settled {
 			t.Errorf("%v after %d calls: %s, want settled after 1", err, calls, row.State)
 		}
-		if row.GoneOn() {
+		if row.Forwarded {
 			t.Error("the paid order's message does not go on, as that of the declined one did")
 		}
-		if is := w.row(k).ReplayUntil; !is.Equal(was.ReplayUntil) {
-			t.Errorf("the same request may be sent again until %s, want as before, %s: the provider's key counts from its first use", is, was.ReplayUntil)
+		if is := w.row(k).Open.ReplayUntil; !is.Equal(was.Open.ReplayUntil) {
+			t.Errorf("the same request may be sent again until %s, want as before, %s: the provider's key counts from its first use", is, was.Open.ReplayUntil)
 		}
 	})
 }
@@ -258,14 +253,11 @@ func TestReleaseOfAPendingRowThatAPersonDeclined(t *testing.T) {
 		if _, err := w.decide(zabor.Decision{Key: e.Key, Seen: was.Claim, Action: zabor.Decline}); err != nil {
 			t.Fatal(err)
 		}
-		if w.row(e.Key).KeepsKey() {
-			t.Error("KeepsKey is true of what the provider has given a reference for")
-		}
 		w.shift(e.Key, -time.Hour)
 		if _, err := w.decide(zabor.Decision{Key: e.Key, Seen: w.row(e.Key).Claim, Action: zabor.Release, CheckedProvider: true}); err != nil {
 			t.Fatal(err)
 		}
-		if row := w.row(e.Key); row.Generation != 2 || row.Fingerprint != "" || row.Reference != "" {
+		if row := w.row(e.Key); row.Generation != 2 || row.Fingerprint != (zabor.Fingerprint{}) || row.Reference != "" {
 			t.Errorf("generation %d for %q with the reference %q, want 2, any request, none", row.Generation, row.Fingerprint, row.Reference)
 		}
 	})
@@ -334,15 +326,15 @@ func TestDeclineOfAMalformedRow(t *testing.T) {
 		w := newWorld(t, s)
 		var bound []string
 		w.fence.Hook = func(row zabor.Row) (*zabor.Hook, error) {
-			bound = append(bound, string(row.State)+" "+string(row.HookData))
+			bound = append(bound, string(row.State)+" "+string(row.Open.HookData))
 			return nil, nil
 		}
 		e := effect("1001")
 		e.HookData = []byte("{}")
 		w.fence.Do(t.Context(), e, w.answers(zabor.Outcome{Verdict: zabor.Malformed}))
 		row := w.row(e.Key)
-		if row.State != zabor.Declined || row.Basis != zabor.ByForm || row.HookData == nil {
-			t.Fatalf("%s by %s with hook data %q, want declined by form, with what its hooks bind", row.State, row.Basis, row.HookData)
+		if row.State != zabor.Declined || row.Cause != zabor.ByForm || row.Open.HookData == nil {
+			t.Fatalf("%s by %s with hook data %q, want declined by form, with what its hooks bind", row.State, row.Cause, row.Open.HookData)
 		}
 		decline := zabor.Decision{Key: row.Key, Seen: row.Claim, Action: zabor.Decline}
 		if decline.Made(row) {
@@ -355,8 +347,8 @@ func TestDeclineOfAMalformedRow(t *testing.T) {
 			t.Errorf("hooks %s, want %s", got, want)
 		}
 		row = w.row(e.Key)
-		if row.Basis != zabor.ByPerson || row.HookData != nil || !decline.Made(row) {
-			t.Errorf("by %s with hook data %q", row.Basis, row.HookData)
+		if row.Cause != zabor.ByPerson || row.Open.HookData != nil || !decline.Made(row) {
+			t.Errorf("by %s with hook data %q", row.Cause, row.Open.HookData)
 		}
 		if _, err := w.fence.Do(t.Context(), e, w.answers(done)); err != nil || w.calls != 1 {
 			t.Errorf("%v after %d calls; want it acked without a call", err, w.calls)
@@ -368,7 +360,7 @@ func TestDeclineOfAMalformedRow(t *testing.T) {
 		if _, err := w.decide(zabor.Decision{Key: row.Key, Seen: row.Claim, Action: zabor.Release}); err != nil {
 			t.Fatal(err)
 		}
-		e.Message, e.Fingerprint = "m2", "corrected"
+		e.Fingerprint = zabor.Fingerprint{Message: "m2", Request: "corrected"}
 		again, err := w.fence.Do(t.Context(), e, w.answers(done))
 		if err != nil || again.State != zabor.Settled || again.Generation != 2 || again.ProviderKey == row.ProviderKey {
 			t.Errorf("%v: %s of generation %d, want settled, 2, under another key", err, again.State, again.Generation)

@@ -1,5 +1,3 @@
-//go:build store
-
 package zabor_test
 
 import (
@@ -67,12 +65,11 @@ func charge(p *provider.Provider, order string) zabor.Effect {
 		Key:         zabor.Key{Scope: "shop", Order: order, Step: "charge"},
 		Provider:    p.Name(),
 		Amount:      zabor.Money{Minor: 1999, Currency: "EUR"},
-		Message:     "1999 EUR", // two requests with the same key and another message are not the same
-		Fingerprint: "1999 EUR",
-		Freeze: func(zabor.ProviderKeys, string) ([]byte, error) {
+		Fingerprint: zabor.Fingerprint{Message: "1999 EUR", Request: "1999 EUR"}, // two requests with the same key and another one are not the same
+		Render: func(zabor.ProviderKeys, string) ([]byte, error) {
 			return provider.Freeze(provider.Request{Method: "POST", Path: "/payments", ContentType: "application/json", Body: body})
 		},
-		Timeout: p.Timeout(), Attempts: 3, AbsentAfter: p.AbsentAfter(), ReplayFor: p.ReplayFor(), HoldAfter: 30 * time.Minute,
+		Timeout: p.Timeout(), MaxAttempts: 3, AbsentAfter: p.AbsentAfter(), ReplayFor: p.ReplayFor(), HoldAfter: 30 * time.Minute,
 		MissingRow: zabor.Captured,
 	}
 }
@@ -132,7 +129,7 @@ func ExampleEffect_twoSteps() {
 	e.Prepare = func(zabor.ProviderKeys) ([]byte, error) {
 		return provider.Freeze(provider.Request{Method: "POST", Path: "/intents", ContentType: "application/json", Body: []byte(`{"amount":1999}`)})
 	}
-	e.Freeze = func(_ zabor.ProviderKeys, prepared string) ([]byte, error) {
+	e.Render = func(_ zabor.ProviderKeys, prepared string) ([]byte, error) {
 		return provider.Freeze(provider.Request{Method: "POST", Path: "/intents/" + prepared + "/confirm"})
 	}
 	row, err := fence.Do(ctx, e, p.Call)

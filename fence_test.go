@@ -1,5 +1,3 @@
-//go:build store
-
 package zabor_test
 
 import (
@@ -69,7 +67,7 @@ func newWorld(t *testing.T, s *sqlstore.Store) *world {
 
 // restart gives w the fence of a new process, which has seen no call yet.
 func (w *world) restart() {
-	w.fence = &zabor.Fence{Store: w.store, Secret: make([]byte, zabor.MinSecret), Alert: w.alert}
+	w.fence = &zabor.Fence{Store: w.store, Secret: make([]byte, zabor.MinSecret), Observer: zabor.Observer{Alert: w.alert}}
 }
 
 func (w *world) alert(a zabor.Alert) {
@@ -114,8 +112,10 @@ func (w *world) row(k zabor.Key) zabor.Row {
 
 func (w *world) deleteAll() {
 	w.t.Helper()
-	if _, err := w.store.DB().ExecContext(w.t.Context(), "DELETE FROM zabor_fences"); err != nil {
-		w.t.Fatal(err)
+	for _, table := range []string{"zabor_fences", "zabor_open", "zabor_answers", "zabor_references"} {
+		if _, err := w.store.DB().ExecContext(w.t.Context(), "DELETE FROM "+table); err != nil {
+			w.t.Fatal(err)
+		}
 	}
 }
 
@@ -138,9 +138,9 @@ func effect(order string) zabor.Effect {
 	return zabor.Effect{
 		Key:      zabor.Key{Scope: "shop", Order: order, Step: "charge"},
 		Provider: "acquirer", Amount: zabor.Money{Minor: 1999, Currency: "EUR"},
-		Message: "m1", Fingerprint: "f1",
-		Freeze:  func(k zabor.ProviderKeys, _ string) ([]byte, error) { return []byte("pay with " + k.Request), nil },
-		Timeout: time.Second, Attempts: 3, AbsentAfter: time.Second, HoldAfter: time.Hour, PendingFor: time.Hour,
+		Fingerprint: zabor.Fingerprint{Message: "m1", Request: "f1"},
+		Render:      func(k zabor.ProviderKeys, _ string) ([]byte, error) { return []byte("pay with " + k.Request), nil },
+		Timeout:     time.Second, MaxAttempts: 3, AbsentAfter: time.Second, HoldAfter: time.Hour, PendingFor: time.Hour,
 		MissingRow: zabor.Captured,
 	}
 }
@@ -160,8 +160,8 @@ func TestTheSecondDeliveryDoesNotCall(t *testing.T) {
 		if w.calls != 1 {
 			t.Fatalf("calls=%d, want 1", w.calls)
 		}
-		if row := w.row(effect("1001").Key); row.Request != nil || row.SettledAt().IsZero() {
-			t.Errorf("a closed row keeps its request %q, settled at %v", row.Request, row.SettledAt())
+		if row := w.row(effect("1001").Key); row.Open.Request != nil || row.ClosedAt().IsZero() {
+			t.Errorf("a closed row keeps its request %q, settled at %v", row.Open.Request, row.ClosedAt())
 		}
 	})
 }
@@ -245,23 +245,23 @@ func TestALateSuccessIsSavedInEveryState(t *testing.T) {
 		code     string // of the critical alert; empty: none
 	}{
 		{"released by absence", func(w *world, row zabor.Row) {
-			w.swap(row, func(r *zabor.Row) { r.State, r.Basis = zabor.Released, zabor.ByAbsence })
+			w.swap(row, func(r *zabor.Row) { r.State, r.Cause = zabor.Released, zabor.ByAbsence })
 		}, ""},
 		{"released by a person", func(w *world, row zabor.Row) {
-			w.swap(row, func(r *zabor.Row) { r.State, r.Basis = zabor.Released, zabor.ByPerson })
+			w.swap(row, func(r *zabor.Row) { r.State, r.Cause = zabor.Released, zabor.ByPerson })
 		}, "late-success"},
 		{"held", func(w *world, row zabor.Row) {
-			w.swap(row, func(r *zabor.Row) { r.State, r.Basis = zabor.Held, zabor.ByExpiry })
+			w.swap(row, func(r *zabor.Row) { r.State, r.Cause = zabor.Held, zabor.ByExpiry })
 		}, ""},
 		{"declined by a person", func(w *world, row zabor.Row) {
-			w.swap(row, func(r *zabor.Row) { r.State, r.Basis = zabor.Declined, zabor.ByPerson })
+			w.swap(row, func(r *zabor.Row) { r.State, r.Cause = zabor.Declined, zabor.ByPerson })
 		}, "late-success"},
 		{"doubt", func(w *world, row zabor.Row) {
-			w.swap(row, func(r *zabor.Row) { r.State, r.Basis = zabor.Doubt, zabor.ByExpiry })
+			w.swap(row, func(r *zabor.Row) { r.State, r.Cause = zabor.Doubt, zabor.ByExpiry })
 		}, ""},
 		{"captured by another", func(w *world, row zabor.Row) {
-			row = w.swap(row, func(r *zabor.Row) { r.State, r.Basis = zabor.Released, zabor.ByAbsence })
-			w.swap(row, func(r *zabor.Row) { r.State, r.Captures = zabor.Captured, 2 })
+			row = w.swap(row, func(r *zabor.Row) { r.State, r.Cause = zabor.Released, zabor.ByAbsence })
+			w.swap(row, func(r *zabor.Row) { r.State, r.Tries = zabor.Captured, 2 })
 		}, ""},
 		{"a state of a later version", func(w *world, row zabor.Row) {
 			w.swap(row, func(r *zabor.Row) { r.State = "later-version" })
@@ -299,8 +299,8 @@ func TestALateRefusalChangesNothing(t *testing.T) {
 		e := effect("1001")
 		var second zabor.Row
 		_, err := w.fence.Do(t.Context(), e, func(context.Context, zabor.Row) zabor.Outcome {
-			row := w.swap(w.row(e.Key), func(r *zabor.Row) { r.State, r.Basis = zabor.Released, zabor.ByAbsence })
-			second = w.swap(row, func(r *zabor.Row) { r.State, r.Captures = zabor.Captured, 2 })
+			row := w.swap(w.row(e.Key), func(r *zabor.Row) { r.State, r.Cause = zabor.Released, zabor.ByAbsence })
+			second = w.swap(row, func(r *zabor.Row) { r.State, r.Tries = zabor.Captured, 2 })
 			return zabor.Outcome{Verdict: zabor.Refused, Reason: "card declined"}
 		})
 		if !errors.Is(err, zabor.ErrBusy) {
@@ -383,8 +383,8 @@ func TestAMissingRowIsDoubt(t *testing.T) {
 			if !errors.Is(err, want) || w.calls != 0 {
 				t.Errorf("missing row as %s: error %v calls=%d, want %v and 0", missing, err, w.calls, want)
 			}
-			if row := w.row(e.Key); row.State != missing || row.Attempts() != 1 || !row.SendUntil.After(row.ReadAt) {
-				t.Errorf("missing row as %s: row %s, attempts %d, may send until %v", missing, row.State, row.Attempts(), row.SendUntil)
+			if row := w.row(e.Key); row.State != missing || row.Tries != 1 || !row.Open.SendUntil.After(row.ReadAt) {
+				t.Errorf("missing row as %s: row %s, attempts %d, may send until %v", missing, row.State, row.Tries, row.Open.SendUntil)
 			}
 		}
 	})
@@ -419,8 +419,8 @@ func TestAMissingRowThatIsHeldTellsTheShop(t *testing.T) {
 				t.Errorf("error %v calls=%d, want ErrHeld and 0", err, w.calls)
 			}
 			row := w.row(e.Key)
-			if row.Hooked == broken || !strings.Contains(row.Reason, "another worker had the message") || strings.Contains(row.Reason, "nowhere") != broken {
-				t.Errorf("hooked %t, reason %q", row.Hooked, row.Reason)
+			if row.Open.HookDone == broken || !strings.Contains(row.Reason, "another worker had the message") || strings.Contains(row.Reason, "nowhere") != broken {
+				t.Errorf("hooked %t, reason %q", row.Open.HookDone, row.Reason)
 			}
 		}
 		var n int
@@ -438,7 +438,7 @@ func TestImport(t *testing.T) {
 		if _, err := w.fence.Do(t.Context(), settled, w.answers(done)); err != nil {
 			t.Fatal(err)
 		}
-		bare := zabor.Effect{Key: effect("bare").Key, Message: "m1"}
+		bare := zabor.Effect{Key: effect("bare").Key, Fingerprint: zabor.Fingerprint{Message: "m1"}}
 		for _, tt := range []struct {
 			name     string
 			e        zabor.Effect
@@ -463,7 +463,7 @@ func TestImport(t *testing.T) {
 				t.Errorf("order %s: %v, want ErrHeld", order, err)
 			}
 			row := w.row(effect(order).Key)
-			if row.Basis != zabor.ByImport || row.Reason != "PHP had it" || row.Attempts() != 1 || row.ProviderKey == "" || !row.ReplayUntil.IsZero() {
+			if row.Cause != zabor.ByImport || row.Reason != "PHP had it" || row.Tries != 1 || row.ProviderKey == "" || !row.Open.ReplayUntil.IsZero() {
 				t.Errorf("order %s: %+v", order, row)
 			}
 			tick := time.NewTicker(100 * time.Millisecond)
@@ -556,7 +556,7 @@ func TestAnotherRequestUnderTheKey(t *testing.T) {
 			w := newWorld(t, s)
 			e := effect(name)
 			w.fence.Do(t.Context(), e, w.answers(tt.outcome))
-			e.Message, e.Fingerprint = tt.message, tt.full
+			e.Fingerprint = zabor.Fingerprint{Message: tt.message, Request: tt.full}
 			w.restart()
 			_, err := w.fence.Do(t.Context(), e, w.answers(done))
 			if !errors.Is(err, tt.want) || w.calls-1 != tt.newCalls {
@@ -579,11 +579,11 @@ func TestReleasedByAbsence(t *testing.T) {
 		w := newWorld(t, s)
 		e := effect("1001")
 		w.fence.Do(t.Context(), e, w.answers(zabor.Outcome{}))
-		absent := func(r *zabor.Row) { r.State, r.Basis = zabor.Released, zabor.ByAbsence }
+		absent := func(r *zabor.Row) { r.State, r.Cause = zabor.Released, zabor.ByAbsence }
 		before := w.swap(w.row(e.Key), absent)
 
 		other := e
-		other.Fingerprint = "f2"
+		other.Fingerprint.Request = "f2"
 		if _, err := w.fence.Do(t.Context(), other, w.answers(done)); !errors.Is(err, zabor.ErrHeld) || w.calls != 1 {
 			t.Fatalf("other bytes: %v, calls %d; want held and no call", err, w.calls)
 		}
@@ -591,18 +591,18 @@ func TestReleasedByAbsence(t *testing.T) {
 
 		var sent string
 		_, err := w.fence.Do(t.Context(), e, func(_ context.Context, row zabor.Row) zabor.Outcome {
-			sent = string(row.Request)
+			sent = string(row.Open.Request)
 			return done
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		after := w.row(e.Key)
-		if sent != string(before.Request) || after.ProviderKey != before.ProviderKey || after.Generation != 1 {
-			t.Errorf("sent %q under generation %d, want %q under 1", sent, after.Generation, before.Request)
+		if sent != string(before.Open.Request) || after.ProviderKey != before.ProviderKey || after.Generation != 1 {
+			t.Errorf("sent %q under generation %d, want %q under 1", sent, after.Generation, before.Open.Request)
 		}
-		if after.Attempts() != 2 {
-			t.Errorf("attempts=%d, want 2", after.Attempts())
+		if after.Tries != 2 {
+			t.Errorf("attempts=%d, want 2", after.Tries)
 		}
 	})
 }
@@ -612,7 +612,7 @@ func TestAttemptsAndParking(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *sqlstore.Store) {
 		w := newWorld(t, s)
 		e := effect("1001")
-		e.Attempts = 2
+		e.MaxAttempts = 2
 		try := func(want error, calls int) {
 			t.Helper()
 			w.restart()
@@ -620,7 +620,7 @@ func TestAttemptsAndParking(t *testing.T) {
 				t.Fatalf("error %v, calls=%d; want %v, %d", err, w.calls, want, calls)
 			}
 			if row := w.row(e.Key); row.State == zabor.Doubt {
-				w.swap(row, func(r *zabor.Row) { r.State, r.Basis = zabor.Released, zabor.ByAbsence })
+				w.swap(row, func(r *zabor.Row) { r.State, r.Cause = zabor.Released, zabor.ByAbsence })
 			}
 		}
 		// Calls that surely did nothing spend none.
@@ -709,7 +709,7 @@ func TestTheDeadlineCountsFromBeforeTheCapture(t *testing.T) {
 		w := newWorld(t, s)
 		e := effect("1001")
 		var start time.Time
-		w.fence.At = func(m zabor.Moment, _ zabor.Key) {
+		w.fence.At = func(m zabor.Checkpoint, _ zabor.Key) {
 			if m == zabor.Capturing {
 				start = time.Now()
 			}
@@ -721,8 +721,8 @@ func TestTheDeadlineCountsFromBeforeTheCapture(t *testing.T) {
 			}
 			return done
 		})
-		if row := w.row(e.Key); row.Lease <= e.Timeout {
-			t.Errorf("lease %v, not longer than the call's %v", row.Lease, e.Timeout)
+		if row := w.row(e.Key); row.Open.Lease <= e.Timeout {
+			t.Errorf("lease %v, not longer than the call's %v", row.Open.Lease, e.Timeout)
 		}
 	})
 }

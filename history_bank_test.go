@@ -1,5 +1,3 @@
-//go:build store
-
 package zabor_test
 
 import (
@@ -120,6 +118,11 @@ func (b *bank) pass() {
 			b.refused[key] = true
 		}
 	}
+}
+
+// mayAct reports whether anything was done under key, or may be yet.
+func (b *bank) mayAct(key string) bool {
+	return b.done[key] != "" || b.begun[key] != "" || slices.ContainsFunc(b.onTheWay, func(l late) bool { return l.key == key })
 }
 
 // decided is what a person reads at the provider, who sees all and waits for verdicts.

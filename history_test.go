@@ -1,5 +1,3 @@
-//go:build store
-
 package zabor_test
 
 import (
@@ -40,7 +38,10 @@ type history struct {
 	calm   bool // nobody dies any more, and nothing is away
 
 	key      zabor.Key
-	captures int      // calls that began with a capture
+	lastSend time.Time // when the latest request was sent
+	schema   bool      // the key schema has changed: what has no row and was delivered is held
+	ids      int       // retries of the message so far
+	skew     [2]time.Duration
 	wanted   int      // new attempts of what was declined that a person has asked for
 	read     []string // references that a live worker has read as final
 
@@ -61,6 +62,7 @@ func newHistory(t testing.TB, store *sqlstore.Store, seed uint64) *history {
 	}
 	h.bank = newBank(h.rng, func() time.Time { return h.now })
 	h.lookup, h.two, h.lost = h.rng.IntN(2) > 0, h.rng.IntN(3) == 0, h.rng.IntN(4) == 0
+	h.before = h.rng.IntN(12) == 0 // the reply to a reserve was lost
 	for i := range h.workers {
 		h.restart(i)
 	}
@@ -80,8 +82,8 @@ func (h *history) fatal(format string, args ...any) {
 func (h *history) restart(i int) {
 	f := &zabor.Fence{Store: flaky{h.store, h}, Secret: make([]byte, zabor.MinSecret), Hook: h.hook}
 	f.Now = func() time.Time { return h.now }
-	f.Place = func(string) string { return "here" }
-	f.At = func(m zabor.Moment, _ zabor.Key) {
+	f.Address = func(string) string { return "here" }
+	f.At = func(m zabor.Checkpoint, _ zabor.Key) {
 		if h.calm {
 			return
 		}
@@ -99,7 +101,7 @@ func (h *history) restart(i int) {
 		}
 	}
 	h.workers[i] = f
-	h.resolvers[i] = &zabor.Resolver{Fence: f, Lookup: h.look, Now: f.Now}
+	h.resolvers[i] = &zabor.Resolver{Fence: f, Lookup: h.look, Now: func() time.Time { return h.now }}
 	if h.bank.keys {
 		h.resolvers[i].Replay = func(_ context.Context, row zabor.Row) zabor.Outcome { return h.call(row, h.now) }
 	}
@@ -111,9 +113,15 @@ func (h *history) lose(row zabor.Row) {
 	if there, err := h.store.Load(h.t.Context(), h.key); err != nil || there.Claim != row.Claim {
 		return // somebody else has written meanwhile
 	}
+	h.loseRow()
+}
+
+func (h *history) loseRow() {
 	h.note("the database loses the row")
-	h.exec("DELETE FROM zabor_fences WHERE order_id = ?", []byte(h.key.Order))
-	h.last.Claim = zabor.Claim{}
+	for _, table := range []string{"zabor_fences", "zabor_open", "zabor_answers", "zabor_references"} {
+		h.exec("DELETE FROM "+table+" WHERE order_id = ?", []byte(h.key.Order))
+	}
+	h.last, h.read = zabor.Row{}, nil
 }
 
 func (h *history) exec(query string, args ...any) {
@@ -196,7 +204,7 @@ func (h *history) meanwhile() {
 }
 
 func (h *history) act() {
-	switch h.rng.IntN(12) {
+	switch h.rng.IntN(15) {
 	case 0, 1, 2, 3:
 		h.deliver(h.rng.IntN(2))
 	case 4:
@@ -212,6 +220,19 @@ func (h *history) act() {
 		h.decide()
 	case 11:
 		h.impostor(h.rng.IntN(2))
+	case 12:
+		h.jump()
+	case 13:
+		// A failover loses the row of a message that is not acked. A new attempt that a
+		// person wanted is lost with it, and with the key that it was made under.
+		if h.before && !h.acked && !h.parked && h.wanted == 0 && h.depth == 0 && h.rng.IntN(3) == 0 {
+			h.loseRow()
+		}
+	case 14:
+		if h.rng.IntN(4) == 0 {
+			h.note("the key schema changes")
+			h.schema = true
+		}
 	}
 }
 
@@ -221,8 +242,28 @@ func (h *history) pass(d time.Duration) {
 	charges := h.bank.charges
 	h.bank.pass()
 	h.note("%v pass; charged meanwhile: %d", d, h.bank.charges-charges)
+	h.shift(d)
+}
+
+// shift moves what the database says of times, as if its clock had moved on by d.
+func (h *history) shift(d time.Duration) {
+	h.t.Helper()
 	us := d.Microseconds()
-	h.exec("UPDATE zabor_fences SET send_until = send_until - ?, state_since = state_since - ?, looked_at = CASE WHEN looked_at > 0 THEN looked_at - ? ELSE 0 END, replay_until = CASE WHEN replay_until > 0 THEN replay_until - ? ELSE 0 END", us, us, us, us)
+	const never = 1 << 62
+	h.exec("UPDATE zabor_open SET send_until = send_until - ?, replay_until = CASE WHEN replay_until > 0 THEN replay_until - ? ELSE 0 END, due_at = CASE WHEN due_at < ? THEN due_at - ? ELSE due_at END, watch_until = watch_until - ?", us, us, int64(never), us, us)
+	h.exec("UPDATE zabor_fences SET state_since = state_since - ?, captured_at = captured_at - ?", us, us)
+}
+
+// jump is a clock that jumps: the database's, or the wall clock of a process.
+func (h *history) jump() {
+	d := []time.Duration{-3 * time.Minute, -20 * time.Second, time.Minute, time.Hour}[h.rng.IntN(4)]
+	if i := h.rng.IntN(4); i < 2 {
+		h.note("the clock of worker %d jumps by %v", i, d)
+		h.skew[i] = d
+		return
+	}
+	h.note("the database's clock jumps by %v", d)
+	h.shift(d)
 }
 
 // call is one send of row's request by a worker whose call began at start.
@@ -236,13 +277,14 @@ func (h *history) call(row zabor.Row, start time.Time) zabor.Outcome {
 		return h.prepare()
 	}
 	key := row.ProviderKey
+	h.lastSend = h.now
 	executed := func() zabor.Outcome {
 		ref, verdict := h.bank.execute(key, h.now)
 		h.note("sent: %s as %s", verdict, ref)
 		return zabor.Outcome{Verdict: verdict, Reference: ref}
 	}
 	n := h.rng.IntN(16)
-	if row.Replays > 0 && n < 6 && h.rng.IntN(2) == 0 {
+	if row.Open.Replays > 0 && n < 6 && h.rng.IntN(2) == 0 {
 		n = 13 // what is refused again says nothing about the first
 	}
 	switch n {
@@ -263,10 +305,12 @@ func (h *history) call(row zabor.Row, start time.Time) zabor.Outcome {
 		return h.noAnswer()
 	case 8:
 		h.note("refused to connect")
+		h.meanwhile() // and is told late
 		return zabor.Outcome{Verdict: zabor.Unsent, Reason: "refused"}
 	case 9:
 		h.note("turned away")
-		return zabor.Outcome{Verdict: zabor.TurnedAway, Reason: "429"}
+		h.meanwhile()
+		return zabor.Outcome{Verdict: zabor.TurnedAway, Reason: "429", Unauthorized: h.rng.IntN(2) == 0}
 	case 10:
 		h.note("lost before the provider, no answer")
 		return h.noAnswer()
@@ -292,6 +336,7 @@ func (h *history) call(row zabor.Row, start time.Time) zabor.Outcome {
 	}
 	h.note("declined")
 	h.bank.refused[key] = true
+	h.meanwhile()
 	return zabor.Outcome{Verdict: zabor.Refused, Reason: "no money"}
 }
 
@@ -328,12 +373,12 @@ func (h *history) look(_ context.Context, row zabor.Row) (zabor.Finding, error) 
 // nor pass for the order's own.
 func (h *history) impostor(i int) {
 	row, err := h.store.Load(h.t.Context(), h.key)
-	if err != nil || row.Message == "" || row.State == zabor.Released && row.Attempts() == 0 {
+	if err != nil || row.Fingerprint.Message == "" || row.State == zabor.Released && !row.MayHaveActed() {
 		return // who comes first, or after calls that did nothing, or is wanted anew, is no impostor
 	}
 	h.note("another request is delivered to worker %d", i)
 	e := h.effect()
-	e.Message, e.Fingerprint = "another", "another"
+	e.Fingerprint = zabor.Fingerprint{Message: "another", Request: "another"}
 	depth := h.depth
 	h.depth = deepest // nobody acts meanwhile, who might make it the first
 	defer func() { h.depth = depth }()
@@ -347,6 +392,9 @@ func (h *history) impostor(i int) {
 		h.restart(i)
 	} else if err == nil {
 		h.fatal("another request passes for the order's own")
+	} else if zabor.Park(err) && h.rng.IntN(2) == 0 {
+		h.note("it is parked")
+		h.workers[i].Parked(h.t.Context(), h.key, "another's id")
 	}
 }
 
@@ -355,21 +403,22 @@ func (h *history) deliver(i int) {
 		return
 	}
 	e := h.effect()
-	if h.before {
+	switch {
+	case h.before && h.schema:
+		e.MissingRow = zabor.Held
+	case h.before:
 		e.MissingRow = zabor.Doubt
+	case h.rng.IntN(8) == 0: // it takes the worker longer than the queue waits
+		e.ReservedUntil = time.Unix(1, 0)
 	}
 	h.before = true
 	h.note("delivered to worker %d", i)
 	start := h.now
 	var row zabor.Row
 	var err error
-	read, called := len(h.read), false
+	read := len(h.read)
 	died := h.dies(func() {
 		row, err = h.workers[i].Do(h.t.Context(), e, func(_ context.Context, row zabor.Row) zabor.Outcome {
-			if !called {
-				h.captures++
-			}
-			called = true
 			if !h.captured(row) {
 				h.fatal("a call without a capture of its own")
 			}
@@ -377,7 +426,7 @@ func (h *history) deliver(i int) {
 		})
 	})
 	if died {
-		h.read = h.read[:read] // what it had read is gone with it
+		h.read = h.read[:min(read, len(h.read))] // what it had read is gone with it
 		h.restart(i)
 		return
 	}
@@ -390,7 +439,7 @@ func (h *history) deliver(i int) {
 	case err == nil:
 		h.acked = true
 	case zabor.Park(err):
-		if err := h.workers[i].Parked(h.t.Context(), h.key, "message"); errors.Is(err, errAway) {
+		if err := h.workers[i].Parked(h.t.Context(), h.key, h.id(h.ids)); errors.Is(err, errAway) {
 			return // it comes back
 		} else if err != nil {
 			h.fatal("%v", err)
@@ -407,9 +456,13 @@ func (h *history) captured(row zabor.Row) bool {
 
 func (h *history) effect() zabor.Effect {
 	e := zabor.Effect{
-		Key: h.key, Provider: "acquirer", Amount: zabor.Money{Minor: 1999, Currency: "EUR"}, Message: "m", Fingerprint: "f",
-		Freeze:  func(k zabor.ProviderKeys, _ string) ([]byte, error) { return []byte("pay with " + k.Request), nil },
-		Timeout: historyTimeout, Attempts: 3, HoldAfter: 30 * time.Minute, PendingFor: time.Hour, MissingRow: zabor.Captured,
+		Key: h.key, Provider: "acquirer", Amount: zabor.Money{Minor: 1999, Currency: "EUR"}, Fingerprint: zabor.Fingerprint{Message: "m", Request: "f"},
+		Render:   func(k zabor.ProviderKeys, _ string) ([]byte, error) { return []byte("pay with " + k.Request), nil },
+		Messages: [2]string{h.id(h.ids)},
+		Timeout:  historyTimeout, MaxAttempts: 3, HoldAfter: 30 * time.Minute, PendingFor: time.Hour, MissingRow: zabor.Captured,
+	}
+	if h.ids > 0 {
+		e.Messages[1] = h.id(h.ids - 1)
 	}
 	if h.two {
 		e.Prepare = func(k zabor.ProviderKeys) ([]byte, error) { return []byte("prepare with " + k.Prepare), nil }
@@ -422,6 +475,9 @@ func (h *history) effect() zabor.Effect {
 	}
 	return e
 }
+
+// id is that of the message, or of its nth retry.
+func (h *history) id(n int) string { return fmt.Sprint("message ", n) }
 
 // dies reports whether work ended by the death of its process.
 func (h *history) dies(work func()) (died bool) {
@@ -483,6 +539,7 @@ func (h *history) decide() {
 	if h.parked && h.rng.IntN(2) == 0 {
 		h.note("a person retries the message")
 		h.parked = false
+		h.ids += h.rng.IntN(2) // under its own id, or under another
 	}
 }
 
@@ -490,7 +547,7 @@ func (h *history) decide() {
 func (h *history) decision(row zabor.Row) (d zabor.Decision, wanted bool) {
 	d = zabor.Decision{Key: h.key, Seen: row.Claim, By: "ops", Reason: "looked", CheckedProvider: true}
 	// Who looks earlier than a look-up would proves nothing.
-	early := row.ReadAt.Before(row.SendUntil.Add(historyAbsent))
+	early := row.ReadAt.Before(row.Open.SendUntil.Add(historyAbsent)) || h.now.Before(h.lastSend.Add(zabor.Lease(historyTimeout)+historyAbsent))
 	switch row.State {
 	case zabor.Held, zabor.Doubt:
 		if !h.calm && h.rng.IntN(4) == 0 {
@@ -509,12 +566,12 @@ func (h *history) decision(row zabor.Row) (d zabor.Decision, wanted bool) {
 		}
 		return d, true
 	case zabor.Declined:
-		if row.Basis == zabor.ByForm && h.rng.IntN(2) == 0 {
+		if row.Cause == zabor.ByForm && h.rng.IntN(2) == 0 {
 			d.Action = zabor.Decline
 			return d, true
 		}
 		d.Action = zabor.Release
-		return d, !h.lost && row.Generation == 1 && !early && (row.Basis == zabor.ByForm || !h.calm && h.rng.IntN(2) == 0)
+		return d, !h.lost && row.Generation == 1 && !early && (row.Cause == zabor.ByForm || !h.calm && h.rng.IntN(2) == 0)
 	}
 	return d, false
 }
@@ -534,18 +591,18 @@ func (h *history) check() {
 	}
 	anew := row.Generation > h.last.Generation // a wanted new attempt of what was declined
 	switch {
-	case row.Claim.Epoch < h.last.Claim.Epoch || row.Captures < h.last.Captures || row.Free < h.last.Free || row.Allowance < h.last.Allowance || row.Generation < h.last.Generation:
+	case row.Claim.Epoch < h.last.Claim.Epoch || row.Generation < h.last.Generation:
 		h.fatal("a count fell: %+v after %+v", row, h.last)
 	case !kept(row, h.read):
 		h.fatal("a success that a worker has read is not in the row: %v", h.read)
 	case h.last.Reference != "" && row.Reference != h.last.Reference && !anew:
 		h.fatal("the reference became %q, was %q", row.Reference, h.last.Reference)
 	case (row.State == zabor.Released || row.State == zabor.Declined) && h.bank.charges > 0:
-		h.fatal("the row is %s by %s, and money has moved", row.State, row.Basis)
-	case row.Captures < h.captures:
-		h.fatal("%d calls, and the row counts %d", h.captures, row.Captures)
-	case row.Attempts() > row.Allowance:
-		h.fatal("%d attempts, %d allowed", row.Attempts(), row.Allowance)
+		h.fatal("the row is %s by %s, and money has moved", row.State, row.Cause)
+	case !row.MayHaveActed() && row.State != zabor.Settled && h.bank.mayAct(row.ProviderKey):
+		h.fatal("the row is %s as if no send may have acted", row.State)
+	case row.Generation > 1 && h.wanted == 0:
+		h.fatal("generation %d", row.Generation)
 	case row.State == zabor.Settled && h.bank.charges != 1:
 		h.fatal("the row is settled, and charges=%d", h.bank.charges)
 	case h.acked && row.State == zabor.Held && row.Reference != "": // it was pending, and no verdict came
@@ -638,7 +695,7 @@ func TestHistories(t *testing.T) {
 				t.Fatal(err)
 			}
 			// What the provider has settled before, with one request and with two.
-			control := &zabor.Fence{Store: store, Secret: make([]byte, zabor.MinSecret), Place: func(string) string { return "here" }}
+			control := &zabor.Fence{Store: store, Secret: make([]byte, zabor.MinSecret), Address: func(string) string { return "here" }}
 			for _, e := range []zabor.Effect{effect("control"), twoStep("control of two")} {
 				if _, err := control.Do(t.Context(), e, func(_ context.Context, row zabor.Row) zabor.Outcome {
 					if row.TwoStep() && row.Prepared == "" {

@@ -1,5 +1,3 @@
-//go:build store
-
 package zabor_test
 
 import (
@@ -32,17 +30,17 @@ func TestImportPayment(t *testing.T) {
 			message bool // its message is held first
 			steps   []func(*zabor.Payment)
 			state   zabor.State
-			basis   zabor.Basis
+			basis   zabor.Cause
 			written []bool
 		}{
 			{"plain", false, []func(*zabor.Payment){same, same, alias, contradicted}, zabor.Settled, zabor.ByImport, []bool{true, false, false, false}},
-			{"two", false, []func(*zabor.Payment){contradicted, same, bare}, zabor.Held, zabor.ByContradiction, []bool{true, false, false}},
+			{"two", false, []func(*zabor.Payment){contradicted, same, bare}, zabor.Held, zabor.ByConflict, []bool{true, false, false}},
 			{"completed", false, []func(*zabor.Payment){bare, bare, same}, zabor.Settled, zabor.ByImport, []bool{true, false, true}},
-			{"found later", false, []func(*zabor.Payment){bare, contradicted, same}, zabor.Held, zabor.ByContradiction, []bool{true, false, false}},
-			{"another amount", false, []func(*zabor.Payment){bare, other, same}, zabor.Held, zabor.ByContradiction, []bool{true, false, false}},
+			{"found later", false, []func(*zabor.Payment){bare, contradicted, same}, zabor.Held, zabor.ByConflict, []bool{true, false, false}},
+			{"another amount", false, []func(*zabor.Payment){bare, other, same}, zabor.Held, zabor.ByConflict, []bool{true, false, false}},
 			{"message", true, []func(*zabor.Payment){same}, zabor.Settled, zabor.ByImport, []bool{true}},
-			{"message of two", true, []func(*zabor.Payment){contradicted, same}, zabor.Held, zabor.ByContradiction, []bool{false, false}},
-			{"message of another amount", true, []func(*zabor.Payment){other, same}, zabor.Held, zabor.ByContradiction, []bool{false, false}},
+			{"message of two", true, []func(*zabor.Payment){contradicted, same}, zabor.Held, zabor.ByConflict, []bool{false, false}},
+			{"message of another amount", true, []func(*zabor.Payment){other, same}, zabor.Held, zabor.ByConflict, []bool{false, false}},
 		} {
 			if tt.message {
 				e := effect(tt.order)
@@ -59,17 +57,17 @@ func TestImportPayment(t *testing.T) {
 				} else if !errors.Is(err, zabor.ErrNoRow) {
 					t.Fatal(err)
 				}
-				foreseen, wouldWrite := p.Foresee(there)
+				foreseen, wouldWrite := p.Plan(there)
 				row, written, err := w.fence.ImportPayment(t.Context(), p)
 				if err != nil || written != tt.written[n] {
 					t.Errorf("%s, import %d: written=%t, %v; want %t", tt.order, n, written, err, tt.written[n])
 				}
-				if wouldWrite != written || foreseen.State != row.State || foreseen.Basis != row.Basis || foreseen.Reason != row.Reason {
-					t.Errorf("%s, import %d: foreseen %t %s by %s (%s), was %t %s by %s (%s)", tt.order, n, wouldWrite, foreseen.State, foreseen.Basis, foreseen.Reason, written, row.State, row.Basis, row.Reason)
+				if wouldWrite != written || foreseen.State != row.State || foreseen.Cause != row.Cause || foreseen.Reason != row.Reason {
+					t.Errorf("%s, import %d: foreseen %t %s by %s (%s), was %t %s by %s (%s)", tt.order, n, wouldWrite, foreseen.State, foreseen.Cause, foreseen.Reason, written, row.State, row.Cause, row.Reason)
 				}
 			}
 			row := w.row(effect(tt.order).Key)
-			if row.State != tt.state || row.Basis != tt.basis || row.ProviderKey == "" || row.Amount != eur(1999) || row.State == zabor.Held && row.Reference != "" {
+			if row.State != tt.state || row.Cause != tt.basis || row.ProviderKey == "" || row.Amount != eur(1999) || row.State == zabor.Held && row.Reference != "" {
 				t.Errorf("%s: %+v, want %s by %s", tt.order, row, tt.state, tt.basis)
 			}
 			// Its message is answered by the row, and a person still may decide.

@@ -1,5 +1,3 @@
-//go:build store
-
 package zabor_test
 
 import (
@@ -57,7 +55,7 @@ func TestManyResolversAskOnceAboutARow(t *testing.T) {
 					for i := range orders {
 						e := effect(fmt.Sprint(i))
 						e.Timeout, e.AbsentAfter = time.Minute, time.Minute
-						e.Freeze = func(k zabor.ProviderKeys, _ string) ([]byte, error) {
+						e.Render = func(k zabor.ProviderKeys, _ string) ([]byte, error) {
 							return provider.Freeze(provider.Request{
 								Method: "POST", Path: "/payments", ContentType: "application/json",
 								Body: fmt.Appendf(nil, `{"amount":1999,"currency":"EUR","order":"%d","merchant_reference":%q}`, i, k.Request),
@@ -93,11 +91,9 @@ func TestManyResolversAskOnceAboutARow(t *testing.T) {
 			}
 			left := doubtful
 			for left > 0 && ctx.Err() == nil {
-				rows, err := w.store.Open(t.Context(), []zabor.State{zabor.Doubt}, zabor.Key{}, doubtful)
-				if err != nil {
+				if err := w.store.DB().QueryRowContext(t.Context(), "SELECT COUNT(*) FROM zabor_open").Scan(&left); err != nil {
 					t.Fatal(err)
 				}
-				left = len(rows)
 			}
 			stop()
 			running.Wait()
@@ -127,17 +123,13 @@ func TestAResolverThatDiesWhileItAsks(t *testing.T) {
 		go func() { defer close(ended); dead.Round(context.WithoutCancel(t.Context())) }()
 		<-asked
 		looks := 0
-		other := zabor.Resolver{Fence: &zabor.Fence{Store: s, Secret: w.fence.Secret, Alert: w.alert}, Lookup: func(context.Context, zabor.Row) (zabor.Finding, error) {
+		other := zabor.Resolver{Fence: &zabor.Fence{Store: s, Secret: w.fence.Secret, Observer: zabor.Observer{Alert: w.alert}}, Lookup: func(context.Context, zabor.Row) (zabor.Finding, error) {
 			looks++
 			return found, nil
 		}}
 		round := func(later time.Duration) {
 			t.Helper()
-			for _, column := range []string{"looked_at", "state_since", "send_until"} {
-				if _, err := s.DB().ExecContext(t.Context(), fmt.Sprintf("UPDATE zabor_fences SET %s = %s - %d", column, column, later.Microseconds())); err != nil {
-					t.Fatal(err)
-				}
-			}
+			w.leasesEnd(later)
 			if err := other.Round(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -146,7 +138,7 @@ func TestAResolverThatDiesWhileItAsks(t *testing.T) {
 		if looks != 0 {
 			t.Error("two resolvers ask about one row")
 		}
-		round(zabor.LookTime)
+		round(zabor.LookupTime)
 		if row := w.row(k); looks != 1 || row.State != zabor.Settled || row.Reference != "pay_2" {
 			t.Errorf("%d look-ups, the row is %s %q", looks, row.State, row.Reference)
 		}
@@ -158,13 +150,15 @@ func TestAResolverThatDiesWhileItAsks(t *testing.T) {
 	})
 }
 
-// A resolver that is stopped gives back what it has not asked about.
-func TestAResolverThatStopsGivesBack(t *testing.T) {
+// A resolver that is stopped leaves what it has not asked about to others, once its
+// lease has ended.
+func TestAResolverThatStops(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *sqlstore.Store) {
 		w := newWorld(t, s)
 		for i := range 5 {
 			w.doubtful(fmt.Sprint(i))
 		}
+		w.dueNow()
 		ctx, stop := context.WithCancel(t.Context())
 		looks := 0
 		r := zabor.Resolver{Fence: w.fence, Lookup: func(context.Context, zabor.Row) (zabor.Finding, error) {
@@ -176,50 +170,12 @@ func TestAResolverThatStopsGivesBack(t *testing.T) {
 		if looks != 1 {
 			t.Errorf("%d look-ups, want one and the stop", looks)
 		}
-		rows, err := s.Open(t.Context(), []zabor.State{zabor.Doubt}, zabor.Key{}, 10)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, row := range rows {
-			if row.LookedAt.After(row.ReadAt) {
-				t.Errorf("%s waits until %s for a resolver that has stopped", row.Key, row.LookedAt)
-			}
+		w.leasesEnd(zabor.LookupTime)
+		rows, err := s.Watch(t.Context(), zabor.Watch{By: [16]byte{1}, For: time.Second, Limit: 10})
+		if err != nil || len(rows) < 4 {
+			t.Errorf("%d rows for another resolver, %v; want at least the four that were not asked about", len(rows), err)
 		}
 	})
-}
-
-// When a row's turn is, whatever the database's clock has done meanwhile.
-func TestLookDue(t *testing.T) {
-	now := time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)
-	ago := func(d time.Duration) time.Time { return now.Add(-d) }
-	for _, tt := range []struct {
-		name          string
-		begun, looked time.Time
-		want          bool
-		asking        bool
-	}{
-		{name: "never looked at", begun: ago(0), looked: time.Time{}, want: true},
-		{name: "at the beginning, a moment ago", begun: ago(100 * time.Millisecond), looked: ago(100 * time.Millisecond), want: false},
-		{name: "at the beginning, and a quarter of a second has passed", begun: ago(250 * time.Millisecond), looked: ago(250 * time.Millisecond), want: true},
-		{name: "as long ago as the doubt was old", begun: ago(20 * time.Second), looked: ago(10 * time.Second), want: true},
-		{name: "not as long ago", begun: ago(20 * time.Second), looked: ago(9 * time.Second), want: false},
-		{name: "in doubt for long", begun: ago(24 * time.Hour), looked: ago(59 * time.Second), want: false},
-		{name: "in doubt for long, a minute ago", begun: ago(24 * time.Hour), looked: ago(time.Minute), want: true},
-		{name: "before this doubt began", begun: ago(time.Second), looked: ago(2 * time.Second), want: true},
-		{name: "somebody is asking", begun: ago(time.Hour), looked: ago(-zabor.LookTime / 2), asking: true},
-		{name: "somebody asked, and died", begun: ago(time.Hour), looked: ago(0), asking: true, want: true},
-		{name: "somebody asks, and the clock was set back by an hour", begun: ago(-time.Hour), looked: ago(-time.Hour), asking: true, want: true},
-		{name: "somebody asked, and the state is another by that", begun: ago(time.Second), looked: ago(-zabor.LookTime / 2), asking: true, want: true},
-		{name: "the clock was set back by an hour", begun: ago(-time.Hour), looked: ago(-time.Hour), want: true},
-		{name: "the clock was set back, and it was looked at since", begun: ago(-time.Hour), looked: ago(59 * time.Second), want: false},
-		{name: "the clock was set back, a minute ago", begun: ago(-time.Hour), looked: ago(time.Minute), want: true},
-		{name: "the clock was set forward by an hour", begun: ago(time.Hour), looked: ago(time.Hour), want: true},
-	} {
-		row := zabor.Row{State: zabor.Doubt, ReadAt: now, StateSince: tt.begun, LookedAt: tt.looked, Asking: tt.asking, SendUntil: tt.begun.Add(time.Minute), Lease: time.Minute}
-		if got := row.LookDue(); got != tt.want {
-			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
-		}
-	}
 }
 
 // A payment that stays without a verdict is held with its reference when its time

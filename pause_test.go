@@ -82,13 +82,13 @@ func TestPauses(t *testing.T) {
 		c.calls(chargeKey, refused)
 	}
 	c.waits(chargeKey, longestPause)
-	if left, why := c.paused("p", "a", c.now); left != longestPause || why != refused.Reason {
+	if left, why := c.paused("p", c.now); left != longestPause || why != refused.Reason {
 		t.Errorf("paused for %s: %s", left, why)
 	}
 	c.pass(longestPause)
 	c.begins(chargeKey, well, false)
 	c.waits(refundKey, 0)
-	if left, _ := c.paused("p", "a", c.now); left != 0 {
+	if left, _ := c.paused("p", c.now); left != 0 {
 		t.Errorf("paused for %s after it", left)
 	}
 }

@@ -1,5 +1,3 @@
-//go:build store
-
 package zabor_test
 
 import (
@@ -146,17 +144,17 @@ func workersClock(w *world) {
 func leaseNeverShorter(w *world) {
 	e := effect("A-1")
 	w.fence.Do(w.t.Context(), e, w.answers(zabor.Outcome{Verdict: zabor.Unsent, Reason: "no connection"}))
-	const ahead = "UPDATE zabor_fences SET send_until = send_until + 3600000000" // as if the clock stood an hour later then
+	const ahead = "UPDATE zabor_open SET send_until = send_until + 3600000000" // as if the clock stood an hour later then
 	if _, err := w.store.DB().ExecContext(w.t.Context(), ahead); err != nil {
 		w.t.Fatal(err)
 	}
-	before := w.row(e.Key).SendUntil
+	before := w.row(e.Key).Open.SendUntil
 	w.restart()
 	if _, err := w.fence.Do(w.t.Context(), e, w.answers(done)); err != nil {
 		w.t.Fatal(err)
 	}
-	if row := w.row(e.Key); row.SendUntil.Before(before) || row.Captures != 2 {
-		w.t.Errorf("after %d captures the lease ends at %s, before that at %s", row.Captures, row.SendUntil, before)
+	if row := w.row(e.Key); row.Open.SendUntil.Before(before) || row.Tries != 2 {
+		w.t.Errorf("after %d captures the lease ends at %s, before that at %s", row.Tries, row.Open.SendUntil, before)
 	}
 }
 
@@ -326,7 +324,7 @@ func TestAnotherCardAfterADecline(t *testing.T) {
 		w := newWorld(t, s)
 		pay := func(step, card string, o zabor.Outcome) (zabor.Row, error) {
 			e := effect("1001")
-			e.Key.Step, e.Fingerprint = step, card
+			e.Key.Step, e.Fingerprint.Request = step, card
 			return w.fence.Do(t.Context(), e, w.answers(o))
 		}
 		first, err := pay("charge:1", "visa", zabor.Outcome{Verdict: zabor.Refused, Reason: "no money"})

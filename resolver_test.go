@@ -1,10 +1,9 @@
-//go:build store
-
 package zabor_test
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -40,12 +39,32 @@ func (w *world) resolver() *resolving {
 func (r *resolving) after(d time.Duration) {
 	r.w.t.Helper()
 	r.clock = r.clock.Add(d)
-	if _, err := r.w.store.DB().ExecContext(r.w.t.Context(), "UPDATE zabor_fences SET looked_at = 0"); err != nil {
-		r.w.t.Fatal(err)
-	}
+	r.w.dueNow()
 	if err := r.Round(r.w.t.Context()); err != nil {
 		r.w.t.Fatal(err)
 	}
+}
+
+func (w *world) exec(query string) {
+	w.t.Helper()
+	if _, err := w.store.DB().ExecContext(w.t.Context(), query); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// dueNow makes every row due that a resolver may decide about.
+func (w *world) dueNow() {
+	w.t.Helper()
+	w.exec("UPDATE zabor_open SET due_at = 0, watch_until = 0 WHERE EXISTS (SELECT 1 FROM zabor_fences f WHERE f.scope = zabor_open.scope" +
+		" AND f.order_id = zabor_open.order_id AND f.step = zabor_open.step AND (f.state IN ('captured', 'doubt', 'pending') OR f.hook_due <> ''))")
+}
+
+// leasesEnd moves leases and due times, as if so much time had passed.
+func (w *world) leasesEnd(by time.Duration) {
+	w.t.Helper()
+	us := fmt.Sprint(by.Microseconds())
+	w.exec("UPDATE zabor_open SET due_at = due_at - " + us + ", watch_until = watch_until - " + us + ", send_until = send_until - " + us)
+	w.exec("UPDATE zabor_fences SET state_since = state_since - " + us)
 }
 
 // settleControl settles an order that the look-up finds.
@@ -136,11 +155,11 @@ func TestAbsenceIsBelievedOnlyLate(t *testing.T) {
 		}
 		r.after(time.Minute)
 		row := w.row(k)
-		if row.State != zabor.Released || row.Basis != zabor.ByAbsence {
-			t.Fatalf("%s by %s, want released by absence", row.State, row.Basis)
+		if row.State != zabor.Released || row.Cause != zabor.ByAbsence {
+			t.Fatalf("%s by %s, want released by absence", row.State, row.Cause)
 		}
-		if row.Attempts() != 1 {
-			t.Errorf("attempts=%d, want 1", row.Attempts())
+		if row.Tries != 1 {
+			t.Errorf("attempts=%d, want 1", row.Tries)
 		}
 	})
 }
@@ -171,8 +190,8 @@ type jumped struct {
 	by time.Duration
 }
 
-func (j jumped) Open(ctx context.Context, in []zabor.State, after zabor.Key, limit int) ([]zabor.Row, error) {
-	rows, err := j.Store.Open(ctx, in, after, limit)
+func (j jumped) Watch(ctx context.Context, w zabor.Watch) ([]zabor.Row, error) {
+	rows, err := j.Store.Watch(ctx, w)
 	for i := range rows {
 		rows[i].ReadAt = rows[i].ReadAt.Add(j.by)
 	}
@@ -215,7 +234,7 @@ func TestANewSendStartsTheWatchAnew(t *testing.T) {
 		r.settleControl()
 		k := w.doubtful("1001")
 		r.after(0)
-		w.swap(w.row(k), func(row *zabor.Row) { row.State, row.Basis = zabor.Released, zabor.ByAbsence })
+		w.swap(w.row(k), func(row *zabor.Row) { row.State, row.Cause = zabor.Released, zabor.ByAbsence })
 		w.fence.Do(t.Context(), effect("1001"), w.answers(zabor.Outcome{}))
 		r.after(watchTime)
 		if row := w.row(k); row.State != zabor.Doubt {
@@ -296,7 +315,7 @@ func TestAProviderThatHangsDelaysItsOwnRows(t *testing.T) {
 		hanging, let, over := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 		of := func(provider string) *resolving {
 			r := w.resolver()
-			r.Of = func(name string) bool { return name == provider }
+			r.Providers = []string{provider}
 			r.finds["of hangs"], r.finds["of answers"] = zabor.Finding{Outcome: done}, zabor.Finding{Outcome: done}
 			return r
 		}
@@ -341,8 +360,8 @@ func TestLookupsDoNotMoveTheRow(t *testing.T) {
 		if r.lookups < 100 {
 			t.Fatalf("look-ups=%d, want 100", r.lookups)
 		}
-		if !after.SendUntil.Equal(before.SendUntil) || after.Claim != before.Claim {
-			t.Errorf("the row moved: %v %v, was %v %v", after.SendUntil, after.Claim, before.SendUntil, before.Claim)
+		if !after.Open.SendUntil.Equal(before.Open.SendUntil) || after.Claim != before.Claim {
+			t.Errorf("the row moved: %v %v, was %v %v", after.Open.SendUntil, after.Claim, before.Open.SendUntil, before.Claim)
 		}
 	})
 }

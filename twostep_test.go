@@ -1,5 +1,3 @@
-//go:build store
-
 package zabor_test
 
 import (
@@ -16,7 +14,7 @@ import (
 func twoStep(order string) zabor.Effect {
 	e := effect(order)
 	e.Prepare = func(k zabor.ProviderKeys) ([]byte, error) { return []byte("prepare with " + k.Prepare), nil }
-	e.Freeze = func(k zabor.ProviderKeys, id string) ([]byte, error) {
+	e.Render = func(k zabor.ProviderKeys, id string) ([]byte, error) {
 		return []byte("confirm " + id + " with " + k.Request), nil
 	}
 	return e
@@ -30,7 +28,7 @@ func TestTwoStepsSaveTheIDBetween(t *testing.T) {
 		e := twoStep("1001")
 		var sent []string
 		row, err := w.fence.Do(t.Context(), e, func(_ context.Context, row zabor.Row) zabor.Outcome {
-			sent = append(sent, string(row.Request))
+			sent = append(sent, string(row.Open.Request))
 			if row.Prepared == "" {
 				return prepared
 			}
@@ -42,8 +40,8 @@ func TestTwoStepsSaveTheIDBetween(t *testing.T) {
 		if err != nil || row.State != zabor.Settled {
 			t.Fatalf("%s, %v; want settled", row.State, err)
 		}
-		want := []string{"prepare with " + row.PrepareKey, "confirm pi_1 with " + row.ProviderKey}
-		if len(sent) != 2 || sent[0] != want[0] || sent[1] != want[1] || row.PrepareKey == row.ProviderKey {
+		want := []string{"prepare with " + row.Open.PrepareKey, "confirm pi_1 with " + row.ProviderKey}
+		if len(sent) != 2 || sent[0] != want[0] || sent[1] != want[1] || row.Open.PrepareKey == row.ProviderKey {
 			t.Errorf("sent %q, want %q", sent, want)
 		}
 	})
@@ -68,8 +66,8 @@ func TestTheFirstOfTwoFails(t *testing.T) {
 			w := newWorld(t, s)
 			e := twoStep(verdict.String())
 			w.fence.Do(t.Context(), e, w.answers(zabor.Outcome{Verdict: verdict}))
-			if row := w.row(e.Key); row.State != want.state || row.Attempts() != want.attempts || w.calls != 1 {
-				t.Errorf("%v: %s, attempts=%d, calls=%d; want %s, %d, 1", verdict, row.State, row.Attempts(), w.calls, want.state, want.attempts)
+			if row := w.row(e.Key); row.State != want.state || row.Tries != want.attempts || w.calls != 1 {
+				t.Errorf("%v: %s, attempts=%d, calls=%d; want %s, %d, 1", verdict, row.State, row.Tries, w.calls, want.state, want.attempts)
 			}
 		}
 	})
@@ -131,10 +129,10 @@ func TestTheRepeatUsesTheSavedID(t *testing.T) {
 		if _, err := w.fence.Do(t.Context(), e, first); !errors.Is(err, zabor.ErrInDoubt) {
 			t.Fatal(err)
 		}
-		w.swap(w.row(e.Key), func(r *zabor.Row) { r.State, r.Basis = zabor.Released, zabor.ByAbsence })
+		w.swap(w.row(e.Key), func(r *zabor.Row) { r.State, r.Cause = zabor.Released, zabor.ByAbsence })
 		var sent []string
 		if _, err := w.fence.Do(t.Context(), e, func(_ context.Context, row zabor.Row) zabor.Outcome {
-			sent = append(sent, string(row.Request))
+			sent = append(sent, string(row.Open.Request))
 			return done
 		}); err != nil {
 			t.Fatal(err)
@@ -179,11 +177,11 @@ func TestAMissingRowOfTwoStepsIsLookedUp(t *testing.T) {
 			if err := make(w, e); !errors.Is(err, zabor.ErrInDoubt) {
 				t.Fatalf("%s: %v, want doubt", name, err)
 			}
-			waitFor(t, "end of the lease", func() bool { row := w.row(e.Key); return row.ReadAt.After(row.SendUntil) })
+			waitFor(t, "end of the lease", func() bool { row := w.row(e.Key); return row.ReadAt.After(row.Open.SendUntil) })
 			r.after(0)
 			r.after(time.Minute)
 			if row := w.row(e.Key); row.State != zabor.Doubt || r.lookups == 0 {
-				t.Errorf("%s: %s by %s after %d look-ups; want doubt, since no look-up has proved anything", name, row.State, row.Basis, r.lookups)
+				t.Errorf("%s: %s by %s after %d look-ups; want doubt, since no look-up has proved anything", name, row.State, row.Cause, r.lookups)
 			}
 			r.finds[name] = zabor.Finding{Outcome: done}
 			r.after(time.Second)
@@ -211,10 +209,10 @@ func TestAnotherRequestForgetsTheSavedID(t *testing.T) {
 		}
 		before := w.row(e.Key)
 		w.restart()
-		e.Message, e.Fingerprint, e.Amount.Minor = "m2", "f2", 2999
+		e.Fingerprint, e.Amount.Minor = zabor.Fingerprint{Message: "m2", Request: "f2"}, 2999
 		var sent []string
 		row, err := w.fence.Do(t.Context(), e, func(_ context.Context, row zabor.Row) zabor.Outcome {
-			sent = append(sent, string(row.Request))
+			sent = append(sent, string(row.Open.Request))
 			if row.Prepared == "" {
 				return zabor.Outcome{Verdict: zabor.Prepared, Reference: "pi_2"}
 			}
@@ -223,9 +221,9 @@ func TestAnotherRequestForgetsTheSavedID(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := []string{"prepare with " + row.PrepareKey, "confirm pi_2 with " + before.ProviderKey}
-		if len(sent) != 2 || sent[0] != want[0] || sent[1] != want[1] || row.PrepareKey == before.PrepareKey {
-			t.Errorf("sent %q, want %q and another key for the first than %s", sent, want, before.PrepareKey)
+		want := []string{"prepare with " + row.Open.PrepareKey, "confirm pi_2 with " + before.ProviderKey}
+		if len(sent) != 2 || sent[0] != want[0] || sent[1] != want[1] || row.Open.PrepareKey == before.Open.PrepareKey {
+			t.Errorf("sent %q, want %q and another key for the first than %s", sent, want, before.Open.PrepareKey)
 		}
 	})
 }

@@ -1,5 +1,3 @@
-//go:build store
-
 package zabor_test
 
 import (
@@ -30,7 +28,7 @@ type moving struct {
 
 func newMoving(t *testing.T, w *world) *moving {
 	m := &moving{world: w, place: "a", knows: map[string]map[string]zabor.Outcome{"a": {}, "b": {}}}
-	w.fence.Place = func(string) string { return m.place }
+	w.fence.Address = func(string) string { return m.place }
 	m.r = w.resolver()
 	m.r.Lookup = func(_ context.Context, row zabor.Row) (zabor.Finding, error) {
 		if o, ok := m.knows[m.place][row.Order]; ok {
@@ -96,8 +94,8 @@ func TestAnotherPlaceKnowsNothing(t *testing.T) {
 	delete(m.knows["b"], "1001")
 	m.r.Replay = nil
 	m.r.after(time.Minute)
-	if row := m.row(k); row.State != zabor.Released || row.Basis != zabor.ByAbsence {
-		t.Errorf("back again: %s by %s, want released by absence", row.State, row.Basis)
+	if row := m.row(k); row.State != zabor.Released || row.Cause != zabor.ByAbsence {
+		t.Errorf("back again: %s by %s, want released by absence", row.State, row.Cause)
 	}
 }
 
@@ -124,8 +122,8 @@ func TestAnotherSecretOfTheSameAccount(t *testing.T) {
 	if _, err := m.fence.Do(t.Context(), func() zabor.Effect { e := effect("1001"); e.ReplayFor = 24 * time.Hour; return e }(), m.answers(zabor.Outcome{})); !errors.Is(err, zabor.ErrInDoubt) {
 		t.Fatal(err)
 	}
-	if row := m.row(absent); row.Place != "b" {
-		t.Errorf("place %q, want b", row.Place)
+	if row := m.row(absent); row.Endpoint.Address != "b" {
+		t.Errorf("place %q, want b", row.Endpoint.Address)
 	}
 }
 
@@ -134,10 +132,10 @@ func TestAnotherSecretOfTheSameAccount(t *testing.T) {
 func TestARowWithoutAPlace(t *testing.T) {
 	t.Parallel()
 	m := newMoving(t, onSQLite(t))
-	m.fence.Place = nil
+	m.fence.Address = nil
 	m.settle("old")
 	lost, found := m.lose("1001"), m.lose("1002")
-	m.fence.Place = func(string) string { return m.place }
+	m.fence.Address = func(string) string { return m.place }
 	m.settle("new")
 	m.knows["a"]["1002"] = zabor.Outcome{Verdict: zabor.Done, Reference: "pay_1002"}
 	m.r.after(0)
@@ -200,7 +198,7 @@ func TestTheControlIsTheSameLookUp(t *testing.T) {
 	}
 	for _, k := range []zabor.Key{one, missing.Key} {
 		if row := w.row(k); row.State != zabor.Doubt {
-			t.Errorf("%s: %s by %s, want doubt: no search has found anything yet", k, row.State, row.Basis)
+			t.Errorf("%s: %s by %s, want doubt: no search has found anything yet", k, row.State, row.Cause)
 		}
 	}
 	searches = true
@@ -226,8 +224,8 @@ func TestAFoundNoIsBelievedLate(t *testing.T) {
 		t.Fatalf("%s too early, want doubt", row.State)
 	}
 	r.after(time.Second)
-	if row := w.row(k); row.State != zabor.Declined || row.Basis != zabor.ByLookup {
-		t.Errorf("%s by %s, want declined by look-up", row.State, row.Basis)
+	if row := w.row(k); row.State != zabor.Declined || row.Cause != zabor.ByLookup {
+		t.Errorf("%s by %s, want declined by look-up", row.State, row.Cause)
 	}
 }
 
@@ -253,13 +251,13 @@ func TestAVanishedRowIsTold(t *testing.T) {
 				return o
 			})
 			row := w.row(e.Key)
-			if !errors.Is(err, zabor.ErrHookDue) || row.HookDue != string(row.State) || row.HookData == nil {
-				t.Fatalf("%v: error %v, the row is %s, due %q, data %q; want %v with the hook of its state due", o.Verdict, err, row.State, row.HookDue, row.HookData, zabor.ErrHookDue)
+			if !errors.Is(err, zabor.ErrHookDue) || row.HookDue != string(row.State) || row.Open.HookData == nil {
+				t.Fatalf("%v: error %v, the row is %s, due %q, data %q; want %v with the hook of its state due", o.Verdict, err, row.State, row.HookDue, row.Open.HookData, zabor.ErrHookDue)
 			}
 			ran = nil
 			w.resolver().after(0)
-			if row := w.row(e.Key); row.HookDue != "" || row.HookData != nil || len(ran) != 1 || ran[0] != row.State {
-				t.Errorf("%v: due %q, data %q, ran %v; want the hook of %s to have run", o.Verdict, row.HookDue, row.HookData, ran, row.State)
+			if row := w.row(e.Key); row.HookDue != "" || row.Open.HookData != nil || len(ran) != 1 || ran[0] != row.State {
+				t.Errorf("%v: due %q, data %q, ran %v; want the hook of %s to have run", o.Verdict, row.HookDue, row.Open.HookData, ran, row.State)
 			}
 			if _, err := w.fence.Do(t.Context(), e, w.answers(done)); err != nil || w.calls != 0 {
 				t.Errorf("%v: delivered again: %v, calls=%d; want acked", o.Verdict, err, w.calls)
@@ -321,7 +319,7 @@ func TestRetryAfterOfALookup(t *testing.T) {
 		t.Errorf("asked %d times within a minute, want once", asked)
 	}
 	r.clock = r.clock.Add(2 * time.Second)
-	w.store.DB().ExecContext(t.Context(), "UPDATE zabor_fences SET looked_at = 0")
+	w.dueNow()
 	r.Round(t.Context())
 	if asked != 2 {
 		t.Errorf("asked %d times after it, want twice", asked)
