@@ -54,13 +54,13 @@ func (k Key) String() string {
 	return k.Scope + ":" + k.Order + "/" + k.Step
 }
 
-// Compare orders keys by scope, order and step, byte for byte. Statements that
+// Compare orders keys by order, scope and step, byte for byte. Statements that
 // touch many rows touch them in this order, so that two of them cannot deadlock.
 func (k Key) Compare(l Key) int {
-	if c := strings.Compare(k.Scope, l.Scope); c != 0 {
+	if c := strings.Compare(k.Order, l.Order); c != 0 {
 		return c
 	}
-	if c := strings.Compare(k.Order, l.Order); c != 0 {
+	if c := strings.Compare(k.Scope, l.Scope); c != 0 {
 		return c
 	}
 	return strings.Compare(k.Step, l.Step)

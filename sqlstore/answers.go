@@ -2,39 +2,45 @@ package sqlstore
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"time"
 )
 
-// EraseAnswers erases header and body of up to limit answers that are older than keep,
-// of the installation of that scope, see [zabor.Key.In]; the empty scope is of all. The
-// status stays, and so does all else of the row: a key never ends. It returns how many
-// it erased; fewer than limit: there are no more now. Answers of unfinished rows stay.
-func (s *Store) EraseAnswers(ctx context.Context, scope string, keep time.Duration, limit int) (erased int64, err error) {
-	where, args := "answered_at > 0 AND answered_at <= {now} - ?", []any{micros(keep)}
-	if scope != "" {
-		where += " AND " + inScope
-		args = append(args, scopeArgs(scope)...)
+// EraseAnswers erases header and body of answers of finished rows that are in their state
+// for longer than keep, among up to limit rows that were captured at from or later, of the
+// installation of that scope, see [zabor.Key.In]; the empty scope is of all. The status
+// stays, and so does all else of the row: a key never ends. It returns how many it erased,
+// and where to go on; the zero time: there are no more.
+func (s *Store) EraseAnswers(ctx context.Context, scope string, keep time.Duration, from time.Time, limit int) (erased int64, next time.Time, err error) {
+	start := int64(0)
+	if !from.IsZero() {
+		start = from.UnixMicro()
 	}
-	const unfinished = " AND NOT EXISTS (SELECT 1 FROM zabor_open o WHERE o.scope = a.scope AND o.order_id = a.order_id AND o.step = a.step)"
-	query := s.dialect.sql("SELECT " + keyColumns + " FROM zabor_answers a WHERE " + where + unfinished + " ORDER BY answered_at LIMIT ?")
+	// All that were captured in one moment are looked at together.
+	end := s.dialect.sql("SELECT captured_at FROM zabor_fences WHERE captured_at >= ? AND captured_at <= {now} - ? ORDER BY captured_at LIMIT 1 OFFSET ?")
+	last := int64(0)
 	err = s.repeat(ctx, func(ctx context.Context) error {
-		st, err := s.statement(ctx, query)
-		if err != nil {
-			return err
-		}
-		keys, err := scanKeyList(st.QueryContext(ctx, append(args, int64(limit))...))
-		if err != nil || len(keys) == 0 {
-			return err
-		}
-		result, err := s.db.ExecContext(ctx, s.dialect.sql("UPDATE zabor_answers SET header = NULL, body = NULL, answered_at = 0 WHERE "+anyOf("", len(keys))), keysArgs(keys)...)
-		if err == nil {
-			erased, err = result.RowsAffected()
-		}
-		return err
+		last = 0
+		return s.query(ctx, func(rows *sql.Rows) error { return rows.Scan(&last) }, end, start, micros(keep), int64(limit-1))
 	})
-	if err != nil {
-		return 0, fmt.Errorf("erase stored answers: %w", err)
+	where, args := within(scope, "captured_at >= ?", []any{start})
+	if last != 0 {
+		where, args = where+" AND captured_at <= ?", append(args, last)
+		next = moment(last + 1)
 	}
-	return erased, nil
+	update := s.dialect.sql("UPDATE zabor_fences SET answer_header = NULL, answer_body = NULL WHERE " + where + " AND captured_at <= {now} - ? AND due_at IS NULL AND answer_body IS NOT NULL AND state_since <= {now} - ?")
+	if err == nil {
+		err = s.repeat(ctx, func(ctx context.Context) error {
+			result, err := s.db.ExecContext(ctx, update, append(args, micros(keep), micros(keep))...)
+			if err == nil {
+				erased, err = result.RowsAffected()
+			}
+			return err
+		})
+	}
+	if err != nil {
+		return 0, time.Time{}, fmt.Errorf("erase stored answers: %w", err)
+	}
+	return erased, next, nil
 }

@@ -58,7 +58,7 @@ func (s *Store) Notes(ctx context.Context, k zabor.Key) ([]zabor.Note, error) {
 	return notes, nil
 }
 
-const notesQuery = "SELECT epoch, at, kind, actor, note FROM zabor_notes WHERE scope = ? AND order_id = ? AND step = ? ORDER BY at, epoch, id"
+const notesQuery = "SELECT epoch, at, kind, actor, note FROM zabor_notes WHERE " + ofKey + " ORDER BY at, epoch, id"
 
 // NoteOn is a note with the key that it is on.
 type NoteOn struct {
@@ -112,7 +112,7 @@ func (s *Store) notesOn(ctx context.Context, query string, args []any) ([]NoteOn
 			var scope, order, step, actor []byte
 			var n NoteOn
 			var at int64
-			err := rows.Scan(&scope, &order, &step, &n.Epoch, &at, &n.Kind, &actor, &n.Text)
+			err := rows.Scan(&order, &scope, &step, &n.Epoch, &at, &n.Kind, &actor, &n.Text)
 			n.Key = zabor.Key{Scope: string(scope), Order: string(order), Step: string(step)}
 			n.At, n.By = moment(at), string(actor)
 			all = append(all, n)
@@ -131,14 +131,14 @@ func (s *Store) Noted(ctx context.Context, kind string) iter.Seq2[zabor.Key, err
 		var stopped error
 		err := s.query(ctx, func(rows *sql.Rows) error {
 			var scope, order, step []byte
-			if err := rows.Scan(&scope, &order, &step); err != nil {
+			if err := rows.Scan(&order, &scope, &step); err != nil {
 				return err
 			}
 			if !yield(zabor.Key{Scope: string(scope), Order: string(order), Step: string(step)}, nil) {
 				stopped = errStopped
 			}
 			return stopped
-		}, s.dialect.sql("SELECT scope, order_id, step FROM zabor_notes WHERE kind = ?"), kind)
+		}, s.dialect.sql("SELECT order_id, scope, step FROM zabor_notes WHERE kind = ?"), kind)
 		if err != nil && stopped == nil {
 			yield(zabor.Key{}, fmt.Errorf("read notes of kind %s: %w", kind, err))
 		}

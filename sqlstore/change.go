@@ -13,51 +13,45 @@ import (
 	"zabor"
 )
 
-// texts are the statements of a row's writes.
+// statements are the texts of a row's writes and reads.
 type statements struct {
-	insert, insertOpen, insertAnswer, insertReference  string
-	update, updateAsked                                string // the permanent part; and what is asked for, too
-	updateOpen, deleteOpen, updateAnswer, deleteAnswer string
-	lock, load, owner, samples, note                   string
-	watched, markParked, markForwarded                 string
+	insert, insertReference            string
+	finish, update                     string // a row that nothing is left to do for; any other
+	lock, load, owner, samples, note   string
+	watched, markParked, markForwarded string
 }
 
 func newStatements(d *dialect) statements {
-	asked, state := strings.Split(askedColumns, ", "), strings.Split(stateColumns, ", ")
 	// state_since stands before state: MySQL assigns from left to right, and reads
 	// what it has just assigned.
-	const (
-		head  = "UPDATE zabor_fences SET state_since = CASE WHEN state = ? THEN state_since ELSE {now} END, "
-		claim = " = ? WHERE " + ofKey + " AND epoch = ? AND attempt_id = ?"
-	)
+	const head = "UPDATE zabor_fences SET state_since = CASE WHEN state = ? THEN state_since ELSE {now} END, "
+	set := func(lists ...string) string {
+		return strings.ReplaceAll(strings.Join(lists, ", "), ", ", " = ?, ") + " = ?"
+	}
+	claim := " WHERE " + ofKey + " AND epoch = ? AND attempt_id = ?"
+	all := strings.Join([]string{keyColumns, askedColumns, stateColumns, answerColumns, openColumns}, ", ")
 	return statements{
-		insert:      d.sql("INSERT INTO zabor_fences (" + strings.Join([]string{keyColumns, askedColumns, stateColumns, timeColumns}, ", ") + ") VALUES (" + strings.Repeat("?, ", 3+len(asked)+len(state)) + "{now}, {now})"),
-		update:      d.sql(head + strings.Join(state, " = ?, ") + claim),
-		updateAsked: d.sql(head + strings.Join(slices.Concat(asked, state), " = ?, ") + claim),
-		insertOpen: d.sql("INSERT INTO zabor_open (" + keyColumns + ", " + openColumns + ", " + watchColumns + ") VALUES (" +
-			strings.Repeat("?, ", 3+columns(openColumns)) + "? * {now} + ?, ? * {now} + ?, {now} * ? + ?, {none}, 0, ?)"),
-		updateOpen: d.sql("UPDATE zabor_open SET " + strings.ReplaceAll(openColumns, ", ", " = ?, ") + " = ?" +
-			", send_until = {greatest}(send_until, ? * {now} + ?), replay_until = CASE WHEN ? = 1 THEN ? * {now} + ? ELSE replay_until END" +
-			", due_at = {now} * ? + ?, watched = CASE WHEN ? = 1 THEN 0 ELSE watched END, silent = ?, watcher = CASE WHEN ? = 1 THEN {none} ELSE watcher END, watch_until = CASE WHEN ? = 1 THEN 0 ELSE watch_until END WHERE " + ofKey),
-		deleteOpen:      d.sql("DELETE FROM zabor_open WHERE " + ofKey),
-		insertAnswer:    d.sql("INSERT INTO zabor_answers (" + keyColumns + ", status, header, body, answered_at) VALUES (?, ?, ?, ?, ?, ?, {now})"),
-		updateAnswer:    d.sql("UPDATE zabor_answers SET status = ?, header = ?, body = ?, answered_at = {now} WHERE " + ofKey),
-		deleteAnswer:    d.sql("DELETE FROM zabor_answers WHERE " + ofKey),
+		insert: d.sql("INSERT INTO zabor_fences (" + all + ", send_until, replay_until, due_at, silent, captured_at, state_since, watcher, watch_until, watched) VALUES (" +
+			strings.Repeat("?, ", 1+strings.Count(all, ",")) + "? * {now} + ?, ? * {now} + ?, " + dueAt + ", ?, {now}, {now}, {none}, 0, 0)"),
+		finish: d.sql(head + set(stateColumns, answerColumns) + ", request = NULL, hook_data = NULL, due_at = NULL" + claim),
+		update: d.sql(head + set(askedColumns, stateColumns, answerColumns, openColumns) +
+			", send_until = {greatest}(send_until, ? * {now} + ?), replay_until = CASE WHEN ? = 1 THEN ? * {now} + ? ELSE replay_until END, due_at = " + dueAt +
+			", watched = CASE WHEN ? = 1 THEN 0 ELSE watched END, silent = ?, watcher = CASE WHEN ? = 1 THEN {none} ELSE watcher END, watch_until = CASE WHEN ? = 1 THEN 0 ELSE watch_until END" + claim),
 		insertReference: d.sql(d.insertNew + " INTO zabor_references (reference, installation, provider, account, address, " + keyColumns + ", noted_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, {now})" + d.elseNothing),
 		lock:            d.sql("SELECT epoch FROM zabor_fences WHERE " + ofKey + "{lock}"),
-		load:            d.sql(selectRow + " WHERE f.scope = ? AND f.order_id = ? AND f.step = ?"),
+		load:            d.sql(selectRow + " WHERE " + ofKey),
 		owner:           d.sql("SELECT " + keyColumns + " FROM zabor_references WHERE reference = ? AND installation = ? AND provider = ? AND account = ?"),
-		samples: d.sql(selectRow + " JOIN zabor_references s ON s.scope = f.scope AND s.order_id = f.order_id AND s.step = f.step AND s.reference = f.reference" +
-			" WHERE s.provider = ? AND s.account = ? AND s.address = ? AND f.state = 'settled' AND f.cause IN ('call', 'lookup') ORDER BY s.noted_at DESC LIMIT ?"),
-		watched: d.sql("UPDATE zabor_open SET watched = watched + ?, silent = silent + ?, due_at = {now} * ? + ?, watch_until = {now} * ? + ?" +
-			" WHERE " + ofKey + " AND watcher = ? AND send_id = ?"),
+		samples:         d.sql("SELECT " + keyColumns + " FROM zabor_references WHERE provider = ? AND account = ? AND address = ? ORDER BY noted_at DESC LIMIT ?"),
+		watched: d.sql("UPDATE zabor_fences SET watched = watched + ?, silent = silent + ?, due_at = " + dueAt + ", watch_until = " + dueAt +
+			" WHERE " + ofKey + " AND due_at IS NOT NULL AND watcher = ? AND send_id = ?"),
 		markParked:    d.sql("UPDATE zabor_fences SET parked = ? WHERE " + ofKey),
-		markForwarded: d.sql("UPDATE zabor_fences SET forwarded = ? WHERE " + ofKey + " AND generation = ?"),
+		markForwarded: d.sql("UPDATE zabor_fences SET forwarded = 1 WHERE " + ofKey + " AND generation = ?"),
 		note:          d.sql("INSERT INTO zabor_notes (id, " + keyColumns + ", epoch, at, kind, actor, note) VALUES (?, ?, ?, ?, ?, {now}, ?, ?, ?)"),
 	}
 }
 
-func columns(list string) int { return 1 + strings.Count(list, ",") }
+// dueAt is a moment from now, the end of all time, or NULL, as due binds it.
+const dueAt = "? * {now} + ?"
 
 // sql is query with the dialect's words put in.
 func (d *dialect) sql(query string) string {
@@ -115,74 +109,37 @@ func (c *change) add(n need, query string, args ...any) {
 // insertion is the write of row where there is none.
 func (s *Store) insertion(row zabor.Row, w zabor.Write) (change, error) {
 	c := change{key: row.Key}
-	c.add(oneRow, s.text.insert, slices.Concat(keyArgs(row.Key), askedArgs(row), stateArgs(row))...)
-	if row.Unfinished() {
-		s.addOpen(&c, row, w)
+	answer, err := s.answerArgs(row)
+	if err != nil {
+		return c, err
 	}
-	if row.Answer != nil {
-		if err := s.addAnswer(&c, s.text.insertAnswer, row, true); err != nil {
-			return c, err
-		}
-	}
+	c.add(oneRow, s.text.insert, slices.Concat(keyArgs(row.Key), askedArgs(row), stateArgs(row), answer, s.openArgs(row),
+		fromNow(w.Lease), fromNow(w.ReplayFor), due(row, w.DueIn), []any{micros(row.Open.Silent)})...)
 	s.addReferences(&c, zabor.Row{}, row)
 	return c, nil
-}
-
-func (s *Store) addOpen(c *change, row zabor.Row, w zabor.Write) {
-	c.add(anyRows, s.text.insertOpen, slices.Concat(keyArgs(row.Key), s.openArgs(row), fromNow(w.Lease), fromNow(w.ReplayFor), due(w.DueIn), []any{micros(row.Open.Silent)})...)
 }
 
 // succession is the write of next in place of prev.
 func (s *Store) succession(prev, next zabor.Row, w zabor.Write) (change, error) {
 	c := change{key: next.Key}
-	claim := append(keyArgs(next.Key), prev.Claim.Epoch, prev.Claim.ID[:])
-	if asksTheSame(prev, next) {
-		c.add(oneRow, s.text.update, slices.Concat([]any{string(next.State)}, stateArgs(next), claim)...)
-	} else {
-		c.add(oneRow, s.text.updateAsked, slices.Concat([]any{string(next.State)}, askedArgs(next), stateArgs(next), claim)...)
+	answer, err := s.answerArgs(next)
+	if err != nil {
+		return c, err
 	}
-	switch was, is := prev.Unfinished(), next.Unfinished(); {
-	case is && !was:
-		s.addOpen(&c, next, w)
-	case is:
+	state, claim := []any{string(next.State)}, append(keyArgs(next.Key), prev.Claim.Epoch, prev.Claim.ID[:])
+	if !next.Unfinished() && asksTheSame(prev, next) {
+		c.add(oneRow, s.text.finish, slices.Concat(state, stateArgs(next), answer, claim)...)
+	} else {
 		moved, sent, silent := next.State != prev.State, next.Open.Send != prev.Open.Send, next.Open.Silent
 		if sent {
 			silent = 0
 		}
-		c.add(anyRows, s.text.updateOpen, slices.Concat(s.openArgs(next), fromNow(w.Lease), []any{number(w.ReplayFor != 0)}, fromNow(w.ReplayFor), due(w.DueIn),
-			[]any{number(moved), micros(silent), number(moved || sent), number(moved || sent)}, keyArgs(next.Key))...)
-	case was:
-		c.add(anyRows, s.text.deleteOpen, keyArgs(next.Key)...)
-	}
-	switch {
-	case next.Answer == prev.Answer:
-	case next.Answer == nil:
-		c.add(anyRows, s.text.deleteAnswer, keyArgs(next.Key)...)
-	case prev.Answer == nil:
-		if err := s.addAnswer(&c, s.text.insertAnswer, next, true); err != nil {
-			return c, err
-		}
-	default:
-		if err := s.addAnswer(&c, s.text.updateAnswer, next, false); err != nil {
-			return c, err
-		}
+		left := number(moved || sent)
+		c.add(oneRow, s.text.update, slices.Concat(state, askedArgs(next), stateArgs(next), answer, s.openArgs(next),
+			fromNow(w.Lease), []any{number(w.ReplayFor != 0)}, fromNow(w.ReplayFor), due(next, w.DueIn), []any{number(moved), micros(silent), left, left}, claim)...)
 	}
 	s.addReferences(&c, prev, next)
 	return c, nil
-}
-
-func (s *Store) addAnswer(c *change, query string, row zabor.Row, keyFirst bool) error {
-	args, err := s.answerArgs(row)
-	if err != nil {
-		return err
-	}
-	if keyFirst {
-		args = append(keyArgs(row.Key), args...)
-	} else {
-		args = append(args, keyArgs(row.Key)...)
-	}
-	c.add(anyRows, query, args...)
-	return nil
 }
 
 // addReferences notes whose a new reference is. That of a held row is in dispute.
@@ -204,9 +161,12 @@ func fromNow(d time.Duration) []any {
 	return []any{int64(1), micros(d)}
 }
 
-// due binds «now * ? + ?»: that far from now, or the end of all time.
-func due(in time.Duration) []any {
-	if in == zabor.Never {
+// due binds dueAt: that far from now, the end of all time, or NULL for a finished row.
+func due(row zabor.Row, in time.Duration) []any {
+	switch {
+	case !row.Unfinished():
+		return []any{int64(0), nil}
+	case in == zabor.Never:
 		return []any{int64(0), int64(1<<63 - 1)}
 	}
 	return []any{int64(1), micros(in)}
@@ -382,15 +342,15 @@ func (s *Store) runAll(ctx context.Context, tx *sql.Tx, c change) error {
 
 // checkOwner is a [zabor.ReferenceError] if another order has the reference.
 func (s *Store) checkOwner(ctx context.Context, tx *sql.Tx, r reference) error {
-	var scope, order, step []byte
-	err := tx.QueryRowContext(ctx, s.text.owner, []byte(r.value), []byte(installation(r.of.Scope)), []byte(r.of.Provider), []byte(r.of.Account)).Scan(&scope, &order, &step)
+	var order, scope, step []byte
+	err := tx.QueryRowContext(ctx, s.text.owner, []byte(r.value), []byte(installation(r.of.Scope)), []byte(r.of.Provider), []byte(r.of.Account)).Scan(&order, &scope, &step)
 	if err != nil {
 		return err
 	}
 	if string(scope) == r.of.Scope && string(order) == r.of.Order {
 		return nil
 	}
-	return &zabor.ReferenceError{Reference: r.value, Owner: zabor.Key{Scope: string(scope), Order: string(order), Step: string(step)}}
+	return &zabor.ReferenceError{Reference: r.value, Owner: scannedKey(order, scope, step)}
 }
 
 // runHook runs the application's statement. Any failure before the commit is sent,
@@ -453,8 +413,7 @@ func (s *Store) Load(ctx context.Context, k zabor.Key) (zabor.Row, error) {
 	return row, nil
 }
 
-// lockedRow reads one row with a lock, in a new transaction: first the lock, then all
-// tables as they are by then.
+// lockedRow reads one row with a lock, in a new transaction.
 func (s *Store) lockedRow(ctx context.Context, k zabor.Key) (zabor.Row, error) {
 	lock, err := s.statement(ctx, s.text.lock)
 	if err != nil {

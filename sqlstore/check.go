@@ -120,7 +120,7 @@ func (s *Store) checkVersion(ctx context.Context, found *problems) error {
 
 // tables lists what must be there.
 func tables() []string {
-	return []string{"zabor_answers", "zabor_fences", "zabor_meta", "zabor_notes", "zabor_open", "zabor_processes", "zabor_references", "zabor_unreadable"}
+	return []string{"zabor_fences", "zabor_meta", "zabor_notes", "zabor_processes", "zabor_references", "zabor_unreadable"}
 }
 
 // checkTables compares what is there with what must be.

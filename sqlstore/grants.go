@@ -19,11 +19,9 @@ type Table struct {
 // Tables are zabor's own.
 func Tables() []Table {
 	return []Table{
-		{"zabor_answers", "scope", []string{"SELECT", "INSERT", "UPDATE", "DELETE"}},
 		{"zabor_fences", "scope", []string{"SELECT", "INSERT", "UPDATE"}},
 		{"zabor_meta", "name", []string{"SELECT", "INSERT", "UPDATE"}},
 		{"zabor_notes", "scope", []string{"SELECT", "INSERT"}},
-		{"zabor_open", "scope", []string{"SELECT", "INSERT", "UPDATE", "DELETE"}},
 		{"zabor_processes", "id", []string{"SELECT", "INSERT", "UPDATE", "DELETE"}},
 		{"zabor_references", "scope", []string{"SELECT", "INSERT"}},
 		{"zabor_unreadable", "id", []string{"SELECT", "INSERT", "DELETE"}},

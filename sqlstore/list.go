@@ -38,15 +38,11 @@ func (s *Store) List(ctx context.Context, f Filter) ([]zabor.Row, error) {
 // list is the SELECT of f. Open states are looked up among the open rows, which are few;
 // others by the primary key.
 func (d *dialect) list(f Filter) (query string, args []any) {
-	query = selectRow
-	if f.Due || len(f.States) > 0 && !slices.ContainsFunc(f.States, zabor.State.Closed) {
-		query += " JOIN zabor_open u ON u.scope = f.scope AND u.order_id = f.order_id AND u.step = f.step"
-	}
 	where, args := d.where(f)
-	return d.sql(query + where + inOrder), append(args, int64(cmp.Or(f.Limit, 100)))
+	return d.sql(selectRow + where + inOrder), append(args, int64(cmp.Or(f.Limit, 100)))
 }
 
-const inOrder = " ORDER BY f.scope, f.order_id, f.step LIMIT ?"
+const inOrder = " ORDER BY " + keyColumns + " LIMIT ?"
 
 // where is the condition of f.
 func (d *dialect) where(f Filter) (text string, args []any) {
@@ -63,19 +59,22 @@ func (d *dialect) where(f Filter) (text string, args []any) {
 		condition, values := ofStates(f.States)
 		add(condition, values...)
 	}
+	if f.Due || len(f.States) > 0 && !slices.ContainsFunc(f.States, zabor.State.Closed) {
+		add("due_at IS NOT NULL")
+	}
 	if f.Due {
-		add("f.hook_due > ''")
+		add("hook_due > ''")
 	}
 	if f.Scope != nil {
-		add("f.scope = ?", []byte(*f.Scope))
+		add("scope = ?", []byte(*f.Scope))
 	} else if f.Within != "" {
-		add(of("f.", inScope), scopeArgs(f.Within)...)
+		add(inScope, scopeArgs(f.Within)...)
 	}
 	if f.Order != "" {
-		add("f.order_id = ?", []byte(f.Order))
+		add("order_id = ?", []byte(f.Order))
 	}
 	if f.Step != "" {
-		add(of("f.", ofStep), stepArgs(f.Step)...)
+		add(ofStep, stepArgs(f.Step)...)
 	}
 	if len(conditions) == 0 {
 		return "", nil
@@ -88,12 +87,7 @@ func ofStates(states []zabor.State) (condition string, args []any) {
 	for _, state := range states {
 		args = append(args, string(state))
 	}
-	return "f.state IN (" + strings.TrimSuffix(strings.Repeat("?, ", len(states)), ", ") + ")", args
-}
-
-// of puts a table's name before the columns of a condition.
-func of(table, condition string) string {
-	return strings.NewReplacer("scope ", table+"scope ", "step ", table+"step ").Replace(condition)
+	return "state IN (" + strings.TrimSuffix(strings.Repeat("?, ", len(states)), ", ") + ")", args
 }
 
 // A step with all its parts: «:» is followed by «;» in byte order.
@@ -148,18 +142,19 @@ func (s *Store) CountUnclosed(ctx context.Context, scope string, ages ...time.Du
 	return counts, nil
 }
 
-// openRows joins the permanent part to the unfinished rows.
-const openRows = " FROM zabor_open o JOIN zabor_fences f ON f.scope = o.scope AND f.order_id = o.order_id AND f.step = o.step"
+// openRows reads unfinished rows alone. A row that is closed and unfinished has a hook
+// due, or was refused for its form.
+const openRows = " FROM zabor_fences WHERE due_at IS NOT NULL AND "
 
-const notClosed = "f.state NOT IN ('settled', 'declined')"
+const notClosed = "state NOT IN ('settled', 'declined')"
 
 func unclosed(scope string, ages []time.Duration) (query string, args []any) {
 	for _, age := range ages {
 		args = append(args, micros(age))
 	}
 	where, args := within(scope, notClosed, args)
-	return "SELECT f.state, COUNT(*), MIN(f.state_since), {now}" + strings.Repeat(", COUNT(CASE WHEN f.state_since <= {now} - ? THEN 1 END)", len(ages)) +
-		openRows + " WHERE " + where + " GROUP BY f.state ORDER BY f.state", args
+	return "SELECT state, COUNT(*), MIN(state_since), {now}" + strings.Repeat(", COUNT(CASE WHEN state_since <= {now} - ? THEN 1 END)", len(ages)) +
+		openRows + where + " GROUP BY state ORDER BY state", args
 }
 
 // Outline lists rows in key order, behind the given key, for a reader of all of them:
@@ -174,9 +169,8 @@ func (s *Store) Outline(ctx context.Context, after zabor.Key, limit int) ([]zabo
 }
 
 // selectOutline selects an outline of a row, as outlines scans it.
-const selectOutline = "SELECT f.scope, f.order_id, f.step, f.state, f.cause, f.epoch, f.attempt_id, f.provider, f.account, f.address, f.provider_key, f.amount_minor, f.currency, " +
-	"f.reference, f.other_reference, f.reason, f.parked, f.hook_due, f.tries, f.unproven, f.captured_at, f.state_since, o.absent_after, o.send_until, {now} AS read_at" +
-	" FROM zabor_fences f LEFT JOIN zabor_open o ON o.scope = f.scope AND o.order_id = f.order_id AND o.step = f.step"
+const selectOutline = "SELECT " + keyColumns + ", state, cause, epoch, attempt_id, provider, account, address, provider_key, amount_minor, currency, " +
+	"reference, other_reference, reason, parked, hook_due, tries, unproven, captured_at, state_since, due_at, absent_after, send_until, {now} AS read_at FROM zabor_fences"
 
 // outlines reads the rows of a query that begins with selectOutline.
 func (s *Store) outlines(ctx context.Context, query string, args ...any) ([]zabor.Row, error) {
@@ -186,15 +180,17 @@ func (s *Store) outlines(ctx context.Context, query string, args ...any) ([]zabo
 		return s.query(ctx, func(rows *sql.Rows) error {
 			var r zabor.Row
 			var scope, order, step, attempt, provider, account, reference, other, parked []byte
-			var captured, since, now int64
-			var absent, until sql.NullInt64
-			err := rows.Scan(&scope, &order, &step, &r.State, &r.Cause, &r.Claim.Epoch, &attempt, &provider, &account, &r.Endpoint.Address, &r.ProviderKey, &r.Amount.Minor, &r.Amount.Currency,
-				&reference, &other, &r.Reason, &parked, &r.HookDue, &r.Tries, &r.Unproven, &captured, &since, &absent, &until, &now)
-			r.Key = zabor.Key{Scope: string(scope), Order: string(order), Step: string(step)}
+			var captured, since, absent, until, now int64
+			var due sql.NullInt64
+			err := rows.Scan(&order, &scope, &step, &r.State, &r.Cause, &r.Claim.Epoch, &attempt, &provider, &account, &r.Endpoint.Address, &r.ProviderKey, &r.Amount.Minor, &r.Amount.Currency,
+				&reference, &other, &r.Reason, &parked, &r.HookDue, &r.Tries, &r.Unproven, &captured, &since, &due, &absent, &until, &now)
+			r.Key = scannedKey(order, scope, step)
 			copy(r.Claim.ID[:], attempt)
 			r.Provider, r.Account, r.Reference, r.OtherReference, r.Parked = string(provider), string(account), string(reference), string(other), string(parked)
 			r.CapturedAt, r.StateSince, r.ReadAt = moment(captured), moment(since), moment(now)
-			r.Open.AbsentAfter, r.Open.SendUntil = duration(absent.Int64), moment(until.Int64)
+			if due.Valid {
+				r.Open.AbsentAfter, r.Open.SendUntil = duration(absent), moment(until)
+			}
 			found = append(found, r)
 			return err
 		}, s.dialect.sql(query), args...)
@@ -208,13 +204,13 @@ func (s *Store) outlines(ctx context.Context, query string, args ...any) ([]zabo
 // CountOpen counts the rows of step, with all its parts, that are not closed, in
 // the given scope and the scopes in it; the empty scope counts everywhere.
 func (s *Store) CountOpen(ctx context.Context, scope, step string) (int64, error) {
-	return s.count(ctx, scope, notClosed+" AND "+of("f.", ofStep), stepArgs(step)...)
+	return s.count(ctx, scope, notClosed+" AND "+ofStep, stepArgs(step)...)
 }
 
 // CountUnresolved counts the rows whose call is under way or in doubt, in the
 // given scope and the scopes in it; the empty scope counts everywhere.
 func (s *Store) CountUnresolved(ctx context.Context, scope string) (int64, error) {
-	return s.count(ctx, scope, "f.state IN (?, ?)", string(zabor.Captured), string(zabor.Doubt))
+	return s.count(ctx, scope, "state IN (?, ?)", string(zabor.Captured), string(zabor.Doubt))
 }
 
 // OpenSteps counts the rows that are not closed by the name of their step,
@@ -222,7 +218,7 @@ func (s *Store) CountUnresolved(ctx context.Context, scope string) (int64, error
 // counts everywhere.
 func (s *Store) OpenSteps(ctx context.Context, scope string) (map[string]int64, error) {
 	where, args := within(scope, notClosed, nil)
-	query := s.dialect.sql("SELECT f.step, COUNT(*)" + openRows + " WHERE " + where + " GROUP BY f.step")
+	query := s.dialect.sql("SELECT step, COUNT(*)" + openRows + where + " GROUP BY step")
 	var open map[string]int64
 	err := s.repeat(ctx, func(ctx context.Context) error {
 		open = map[string]int64{}
@@ -245,7 +241,7 @@ func (s *Store) OpenSteps(ctx context.Context, scope string) (map[string]int64, 
 
 func (s *Store) count(ctx context.Context, scope, where string, args ...any) (n int64, err error) {
 	where, args = within(scope, where, args)
-	query := s.dialect.sql("SELECT COUNT(*)" + openRows + " WHERE " + where)
+	query := s.dialect.sql("SELECT COUNT(*)" + openRows + where)
 	err = s.repeat(ctx, func(ctx context.Context) error {
 		return s.query(ctx, func(rows *sql.Rows) error { return rows.Scan(&n) }, query, args...)
 	})

@@ -28,7 +28,7 @@ func mysqlDialect() *dialect {
 		after: func(k zabor.Key) (string, []any) {
 			// MySQL and MariaDB look up no range for (a, b, c) > (x, y, z).
 			scope, order, step := []byte(k.Scope), []byte(k.Order), []byte(k.Step)
-			return "(f.scope > ? OR (f.scope = ? AND (f.order_id > ? OR (f.order_id = ? AND f.step > ?))))", []any{scope, scope, order, order, step}
+			return "(order_id > ? OR (order_id = ? AND (scope > ? OR (scope = ? AND step > ?))))", []any{order, order, scope, scope, step}
 		},
 		setMeta:  "ON DUPLICATE KEY UPDATE value = VALUES(value)",
 		judge:    judgeMySQL,

@@ -27,7 +27,7 @@ func postgresDialect() *dialect {
 		lock:     " FOR UPDATE",
 		skip:     " FOR UPDATE SKIP LOCKED",
 		after: func(k zabor.Key) (string, []any) {
-			return "(f.scope, f.order_id, f.step) > (?, ?, ?)", keyArgs(k)
+			return "(order_id, scope, step) > (?, ?, ?)", keyArgs(k)
 		},
 		setMeta:   "ON CONFLICT (name) DO UPDATE SET value = excluded.value",
 		numbered:  true,

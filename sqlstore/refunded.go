@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"strings"
 )
 
 // Refunded is the kind of a note that a person has looked at both references of a
@@ -17,7 +18,7 @@ const Refunded = "refunded"
 func (s *Store) CountRefunded(ctx context.Context, scope string) (n int64, err error) {
 	query, args := sumRefunded, []any{Refunded}
 	if scope != "" {
-		query += " AND " + of("f.", inScope)
+		query += " AND " + strings.ReplaceAll(inScope, "scope", "f.scope")
 		args = append(args, scopeArgs(scope)...)
 	}
 	err = s.repeat(ctx, func(ctx context.Context) error {

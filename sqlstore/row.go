@@ -13,34 +13,25 @@ import (
 	"zabor/card"
 )
 
-// A row is kept in up to four tables. zabor_fences has its permanent part, and its
-// primary key alone decides a capture. The others hang on it and decide nothing:
-// zabor_open has what an unfinished row needs, zabor_answers the provider's answer,
-// zabor_references whose reference is whose.
+// A row is one row of zabor_fences, whose primary key alone decides a capture. Columns
+// that only an unfinished row needs are NULL or meaningless once due_at is NULL. Beside it
+// zabor_references says whose reference is whose; it decides nothing.
 const (
-	keyColumns = "scope, order_id, step"
+	keyColumns = "order_id, scope, step" // in the order of the primary key and of [zabor.Key.Compare]
 	// What is asked for: written by a capture.
 	askedColumns = "provider, account, address, generation, provider_key, amount_minor, currency, message_fp, request_fp, fields"
-	// What comes of it: written by every change. They stand last in the table, so that
-	// PostgreSQL logs nothing else of a settlement.
-	stateColumns = "state, cause, reason, epoch, attempt_id, prepared, reference, other_reference, hook_due, parked, forwarded, tries, unproven"
-	timeColumns  = "captured_at, state_since"
-
-	openColumns = "provider, pending, request, prepare_key, hook_data, hook_done, send_id, replays, lease, absent_after, hold_after, pending_for"
-	// Set by the database's clock or by a resolver.
-	watchColumns = "send_until, replay_until, due_at, watcher, watched, silent"
+	// What comes of it: written by every change.
+	stateColumns  = "state, cause, reason, epoch, attempt_id, prepared, reference, other_reference, hook_due, parked, forwarded, tries, unproven"
+	answerColumns = "answer_status, answer_header, answer_body"
+	// What only an unfinished row needs.
+	openColumns = "request, prepare_key, hook_data, hook_done, send_id, replays, lease, absent_after, hold_after, pending_for"
 )
 
 // selectRow reads whole rows, as scanRow scans them.
-var selectRow = "SELECT f." + strings.ReplaceAll(strings.Join([]string{keyColumns, askedColumns, stateColumns, timeColumns}, ", "), ", ", ", f.") +
-	", o.request, o.prepare_key, o.hook_data, o.hook_done, o.send_id, o.replays, o.lease, o.absent_after, o.hold_after, o.pending_for" +
-	", o.send_until, o.replay_until, o.watcher, o.watched, o.silent, a.status, a.header, a.body, {now} AS read_at FROM zabor_fences f" + joins
+const selectRow = "SELECT " + keyColumns + ", " + askedColumns + ", " + stateColumns + ", " + answerColumns + ", captured_at, state_since, " +
+	openColumns + ", send_until, replay_until, due_at, watcher, watched, silent, {now} AS read_at FROM zabor_fences"
 
-const (
-	joins = " LEFT JOIN zabor_open o ON o.scope = f.scope AND o.order_id = f.order_id AND o.step = f.step" +
-		" LEFT JOIN zabor_answers a ON a.scope = f.scope AND a.order_id = f.order_id AND a.step = f.step"
-	ofKey = "scope = ? AND order_id = ? AND step = ?"
-)
+const ofKey = "order_id = ? AND scope = ? AND step = ?"
 
 // The longest values, in bytes. A reason that is longer is cut; all else is
 // refused before anything is sent.
@@ -55,7 +46,12 @@ const (
 
 // keyArgs binds keyColumns, as bytes: no collation and no number may come between.
 func keyArgs(k zabor.Key) []any {
-	return []any{[]byte(k.Scope), []byte(k.Order), []byte(k.Step)}
+	return []any{[]byte(k.Order), []byte(k.Scope), []byte(k.Step)}
+}
+
+// scannedKey is the key whose columns were scanned.
+func scannedKey(order, scope, step []byte) zabor.Key {
+	return zabor.Key{Scope: string(scope), Order: string(order), Step: string(step)}
 }
 
 // askedArgs binds askedColumns.
@@ -90,7 +86,7 @@ func (s *Store) openArgs(r zabor.Row) []any {
 		hookData = s.keys.Seal(r.Open.HookData, place(r.Key, "hook_data"))
 	}
 	return []any{
-		[]byte(r.Provider), number(r.State == zabor.Pending), orNull(request), r.Open.PrepareKey, orNull(hookData), number(r.Open.HookDone), r.Open.Send[:],
+		orNull(request), r.Open.PrepareKey, orNull(hookData), number(r.Open.HookDone), r.Open.Send[:],
 		int64(r.Open.Replays), micros(r.Open.Lease), micros(r.Open.AbsentAfter), micros(r.Open.HoldAfter), micros(r.Open.PendingFor),
 	}
 }
@@ -117,32 +113,29 @@ type scanner interface{ Scan(...any) error }
 // scanRow reads a row of selectRow.
 func (s *Store) scanRow(rows scanner) (zabor.Row, error) {
 	var (
-		r                              zabor.Row
-		scope, order, step             []byte
-		provider, account              []byte
-		message, request, fields       []byte
-		attempt, prepared              []byte
-		reference, other, parked       []byte
-		forwarded, captured, since, at int64
-		frozen, hookData, body         sql.Null[[]byte]
-		send, watcher                  []byte
-		prepareKey                     sql.NullString
-		hookDone, replays              sql.NullInt64
-		lease, absent, hold, pending   sql.NullInt64
-		until, replay, watched, silent sql.NullInt64
-		status                         sql.NullInt64
-		header                         sql.NullString
+		r                                                zabor.Row
+		scope, order, step                               []byte
+		provider, account, message, request, fields      []byte
+		attempt, prepared, reference, other, parked      []byte
+		forwarded, hookDone, captured, since, at         int64
+		frozen, hookData, body                           sql.Null[[]byte]
+		send, watcher                                    []byte
+		lease, absent, hold, pending, until, replayUntil int64
+		watched, silent                                  int64
+		due, status                                      sql.NullInt64
+		header                                           sql.NullString
 	)
-	err := rows.Scan(&scope, &order, &step,
+	o := &r.Open
+	err := rows.Scan(&order, &scope, &step,
 		&provider, &account, &r.Endpoint.Address, &r.Generation, &r.ProviderKey, &r.Amount.Minor, &r.Amount.Currency, &message, &request, &fields,
 		&r.State, &r.Cause, &r.Reason, &r.Claim.Epoch, &attempt, &prepared, &reference, &other, &r.HookDue, &parked, &forwarded, &r.Tries, &r.Unproven,
-		&captured, &since,
-		&frozen, &prepareKey, &hookData, &hookDone, &send, &replays, &lease, &absent, &hold, &pending,
-		&until, &replay, &watcher, &watched, &silent, &status, &header, &body, &at)
+		&status, &header, &body, &captured, &since,
+		&frozen, &o.PrepareKey, &hookData, &hookDone, &send, &o.Replays, &lease, &absent, &hold, &pending,
+		&until, &replayUntil, &due, &watcher, &watched, &silent, &at)
 	if err != nil {
 		return zabor.Row{}, err
 	}
-	r.Key = zabor.Key{Scope: string(scope), Order: string(order), Step: string(step)}
+	r.Key = scannedKey(order, scope, step)
 	if copy(r.Claim.ID[:], attempt) != len(r.Claim.ID) {
 		return zabor.Row{}, fmt.Errorf("%s: the attempt id in the table has %d bytes, not 16: the row was written by another program", r.Key, len(attempt))
 	}
@@ -156,22 +149,22 @@ func (s *Store) scanRow(rows scanner) (zabor.Row, error) {
 			return zabor.Row{}, err
 		}
 	}
-	if !lease.Valid {
+	if !due.Valid { // it is finished
+		r.Open = zabor.Open{}
 		return r, nil
 	}
-	o := &r.Open
-	o.PrepareKey, o.HookDone, o.Replays = prepareKey.String, hookDone.Int64 != 0, int(replays.Int64)
+	o.HookDone = hookDone != 0
 	copy(o.Send[:], send)
 	copy(o.Watcher[:], watcher)
-	o.Lease, o.AbsentAfter, o.HoldAfter, o.PendingFor = duration(lease.Int64), duration(absent.Int64), duration(hold.Int64), duration(pending.Int64)
-	o.SendUntil, o.ReplayUntil = moment(until.Int64), moment(replay.Int64)
-	o.Watched, o.Silent = duration(watched.Int64), duration(silent.Int64)
+	o.Lease, o.AbsentAfter, o.HoldAfter, o.PendingFor = duration(lease), duration(absent), duration(hold), duration(pending)
+	o.SendUntil, o.ReplayUntil = moment(until), moment(replayUntil)
+	o.Watched, o.Silent = duration(watched), duration(silent)
 	o.Request, o.Sealed.Request = s.unseal(r.Key, "request", frozen, &o.Sealed)
 	o.HookData, o.Sealed.HookData = s.unseal(r.Key, "hook_data", hookData, &o.Sealed)
 	return r, nil
 }
 
-// unseal decrypts a column of zabor_open, or returns the ciphertext that there is no
+// unseal decrypts a column, or returns the ciphertext that there is no
 // key for and notes why.
 func (s *Store) unseal(k zabor.Key, column string, b sql.Null[[]byte], why *zabor.Sealed) (plain, sealed []byte) {
 	if !b.Valid {

@@ -62,10 +62,12 @@ func place(k zabor.Key, column string) seal.Place {
 	return seal.Place{"zabor_fences", k.Scope, k.Order, k.Step, column}
 }
 
-// answerArgs binds status, header and body of r's answer. A sealed one has its headers
-// in its body; an erased one has its status alone.
+// answerArgs binds answerColumns. A sealed answer has its headers in its body; an erased
+// one has its status alone.
 func (s *Store) answerArgs(r zabor.Row) ([]any, error) {
 	switch a := r.Answer; {
+	case a == nil:
+		return []any{nil, nil, nil}, nil
 	case a.Sealed != nil:
 		return []any{int64(a.Status), "", a.Sealed}, nil
 	case a.Erased:

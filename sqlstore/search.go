@@ -81,7 +81,7 @@ func (s Search) conditions() (where string, args []any) {
 		where, args = ofStates(s.States)
 	}
 	if s.Step != "" {
-		where += " AND " + of("f.", ofStep)
+		where += " AND " + ofStep
 		args = append(args, stepArgs(s.Step)...)
 	}
 	return within(s.Scope, where, args)
@@ -97,28 +97,28 @@ func behindMark(m Mark, column, sign string) (condition string, args []any) {
 	case m.Key == zabor.Key{}:
 		return " AND " + column + " " + sign + " ?", []any{since}
 	}
-	return strings.NewReplacer("{c}", column, "<", sign).Replace(" AND {c} <= ? AND ({c} < ? OR f.scope < ? OR (f.scope = ? AND (f.order_id < ? OR (f.order_id = ? AND f.step < ?))))"),
+	return strings.NewReplacer("{c}", column, "<", sign).Replace(" AND {c} <= ? AND ({c} < ? OR order_id < ? OR (order_id = ? AND (scope < ? OR (scope = ? AND step < ?))))"),
 		[]any{since, since, key[0], key[0], key[1], key[1], key[2]}
 }
 
 // newest selects the newest rows of s that were captured at end or later.
 func newest(s Search, end time.Time) (query string, args []any) {
 	where, args := s.conditions()
-	after, afterArgs := behindMark(s.After, "f.captured_at", "<")
+	after, afterArgs := behindMark(s.After, "captured_at", "<")
 	where, args = where+after, append(args, afterArgs...)
 	if !end.IsZero() {
-		where += " AND f.captured_at >= ?"
+		where += " AND captured_at >= ?"
 		args = append(args, end.UnixMicro())
 	}
-	return selectOutline + " WHERE " + where + " ORDER BY f.captured_at DESC, f.scope DESC, f.order_id DESC, f.step DESC LIMIT ?", append(args, int64(s.limit()))
+	return selectOutline + " WHERE " + where + " ORDER BY captured_at DESC, order_id DESC, scope DESC, step DESC LIMIT ?", append(args, int64(s.limit()))
 }
 
 // oldest selects the oldest open rows of s.
 func oldest(s Search) (query string, args []any) {
 	where, args := s.conditions()
-	after, afterArgs := behindMark(s.After, "f.state_since", ">")
-	return selectRow + " JOIN zabor_open u ON u.scope = f.scope AND u.order_id = f.order_id AND u.step = f.step WHERE " + where + after +
-		" ORDER BY f.state_since, f.scope, f.order_id, f.step LIMIT ?", append(append(args, afterArgs...), int64(s.limit()))
+	after, afterArgs := behindMark(s.After, "state_since", ">")
+	return selectRow + " WHERE due_at IS NOT NULL AND " + where + after +
+		" ORDER BY state_since, order_id, scope, step LIMIT ?", append(append(args, afterArgs...), int64(s.limit()))
 }
 
 // lookEnd is the moment at which a look ends by its bound; zero: it goes through.
@@ -126,8 +126,8 @@ func (s *Store) lookEnd(ctx context.Context, search Search) (end time.Time, err 
 	if !search.narrow() {
 		return time.Time{}, nil
 	}
-	after, args := behindMark(search.After, "f.captured_at", "<")
-	query := s.dialect.sql("SELECT f.captured_at FROM zabor_fences f WHERE 1 = 1" + after + " ORDER BY f.captured_at DESC LIMIT 1 OFFSET ?")
+	after, args := behindMark(search.After, "captured_at", "<")
+	query := s.dialect.sql("SELECT captured_at FROM zabor_fences WHERE 1 = 1" + after + " ORDER BY captured_at DESC LIMIT 1 OFFSET ?")
 	err = s.repeat(ctx, func(ctx context.Context) error {
 		end = time.Time{}
 		return s.query(ctx, func(rows *sql.Rows) error {
@@ -148,7 +148,7 @@ func within(scope, where string, args []any) (string, []any) {
 	if scope == "" {
 		return where, args
 	}
-	return where + " AND " + of("f.", inScope), append(args, scopeArgs(scope)...)
+	return where + " AND " + inScope, append(args, scopeArgs(scope)...)
 }
 
 // LookedAt is how many rows [Store.OfOrders] and [Store.OfReference] look at for
@@ -185,7 +185,7 @@ func (s *Store) orderEnd(ctx context.Context, prefix string) (end []byte, more b
 		return end, true, err
 	}
 	end = append(end, 0) // no order is between the two
-	next, err := s.orderAt(ctx, where+" AND f.order_id >= ?", append(args, end), 0)
+	next, err := s.orderAt(ctx, where+" AND order_id >= ?", append(args, end), 0)
 	return end, next != nil, err
 }
 
@@ -200,24 +200,24 @@ func (s *Store) orderAt(ctx context.Context, where string, args []any, n int64) 
 }
 
 func orderAt(where string, args []any, n int64) (string, []any) {
-	return "SELECT f.order_id FROM zabor_fences f" + where + " ORDER BY f.order_id LIMIT ? OFFSET ?", append(slices.Clone(args), int64(1), n)
+	return "SELECT order_id FROM zabor_fences" + where + " ORDER BY order_id LIMIT ? OFFSET ?", append(slices.Clone(args), int64(1), n)
 }
 
 // ofOrders selects the rows of orders before end; nil: of all.
 func ofOrders(scope, prefix string, end []byte, limit int64) (query string, args []any) {
 	where, args := ofPrefix(prefix)
 	if end != nil {
-		where += " AND f.order_id < ?"
+		where += " AND order_id < ?"
 		args = append(args, end)
 	}
 	where, args = within(scope, where, args)
-	return selectOutline + where + " ORDER BY f.order_id, f.scope, f.step LIMIT ?", append(args, limit)
+	return selectOutline + where + " ORDER BY order_id, scope, step LIMIT ?", append(args, limit)
 }
 
 func ofPrefix(prefix string) (where string, args []any) {
-	where, args = " WHERE f.order_id >= ?", []any{[]byte(prefix)}
+	where, args = " WHERE order_id >= ?", []any{[]byte(prefix)}
 	if end := behind(prefix); end != nil {
-		where += " AND f.order_id < ?"
+		where += " AND order_id < ?"
 		args = append(args, end)
 	}
 	return where, args
@@ -243,12 +243,12 @@ func (s *Store) OfReference(ctx context.Context, scope, reference string, limit 
 	return s.outlines(ctx, query, args...)
 }
 
-// ofReference finds orders by the table of references, and disputed ones among the open
-// rows. Steps of one order may share a reference.
+// ofReference finds orders by the table of references, and disputed ones among the
+// unfinished rows. Steps of one order may share a reference.
 func ofReference(scope, reference string, limit int64) (query string, args []any) {
 	r := []byte(reference)
-	where, args := within(scope, "(f.reference = ? OR f.other_reference = ?)", []any{r, r})
-	return selectOutline + " WHERE (f.scope, f.order_id) IN (SELECT scope, order_id FROM zabor_references WHERE reference = ?" +
-		" UNION SELECT u.scope, u.order_id FROM zabor_open u JOIN zabor_fences g ON g.scope = u.scope AND g.order_id = u.order_id AND g.step = u.step WHERE g.reference = ? OR g.other_reference = ?)" +
-		" AND " + where + " ORDER BY f.scope, f.order_id, f.step LIMIT ?", append(append([]any{r, r, r}, args...), limit)
+	where, args := within(scope, "(reference = ? OR other_reference = ?)", []any{r, r})
+	return selectOutline + " WHERE (order_id, scope) IN (SELECT order_id, scope FROM zabor_references WHERE reference = ?" +
+		" UNION SELECT order_id, scope FROM zabor_fences WHERE due_at IS NOT NULL AND (reference = ? OR other_reference = ?))" +
+		" AND " + where + inOrder, append(append([]any{r, r, r}, args...), limit)
 }

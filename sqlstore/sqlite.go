@@ -25,7 +25,7 @@ func sqliteDialect() *dialect {
 		div:      "/",
 		greatest: "MAX",
 		after: func(k zabor.Key) (string, []any) {
-			return "(f.scope, f.order_id, f.step) > (?, ?, ?)", keyArgs(k)
+			return "(order_id, scope, step) > (?, ?, ?)", keyArgs(k)
 		},
 		setMeta:   "ON CONFLICT (name) DO UPDATE SET value = excluded.value",
 		judge:     judgeSQLite,

@@ -71,7 +71,7 @@ type dialect struct {
 	greatest               string                                           // the function that returns the greater of two numbers
 	lock                   string                                           // what makes a SELECT wait for writers; SQLite: the transaction does
 	skip                   string                                           // what makes it lock, and leave out what another has locked; SQLite: it waits for the one writer
-	after                  func(k zabor.Key) (condition string, args []any) // the key of f is after k
+	after                  func(k zabor.Key) (condition string, args []any) // the key is after k
 	setMeta                string                                           // what makes an INSERT into zabor_meta overwrite
 	none                   string                                           // the empty binary text
 	div                    string                                           // the operator that divides whole numbers into whole ones

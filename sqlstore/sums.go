@@ -39,8 +39,8 @@ func (s Sums) Unique() int64 { return s.References[zabor.Settled] + s.References
 // every row: ask for it seldom.
 func (s *Store) Sums(ctx context.Context, scope string) (Sums, error) {
 	where, args := within(scope, "1 = 1", nil)
-	query := s.dialect.sql("SELECT f.state, COUNT(*), COUNT(CASE WHEN f.reference > {none} THEN 1 END), COUNT(CASE WHEN f.other_reference > {none} THEN 1 END), {now}" +
-		" FROM zabor_fences f WHERE " + where + " GROUP BY f.state")
+	query := s.dialect.sql("SELECT state, COUNT(*), COUNT(CASE WHEN reference > {none} THEN 1 END), COUNT(CASE WHEN other_reference > {none} THEN 1 END), {now}" +
+		" FROM zabor_fences WHERE " + where + " GROUP BY state")
 	var sums Sums
 	err := s.repeat(ctx, func(ctx context.Context) error {
 		sums = Sums{Rows: map[zabor.State]int64{}, References: map[zabor.State]int64{}}
@@ -63,77 +63,35 @@ func (s *Store) Sums(ctx context.Context, scope string) (Sums, error) {
 	return sums, nil
 }
 
-// narrow is the condition for rows of an installation, see [zabor.Key.In]; empty where
-// the table has no others, so that an index without scopes has all that is counted.
-func (s *Store) narrow(ctx context.Context, table, scope string) (only string, args []any, err error) {
-	if scope == "" {
-		return "", nil, nil
-	}
-	others := false
-	query, args := foreign(table, scope)
-	if err := s.repeat(ctx, func(ctx context.Context) error {
-		others = false
-		return s.query(ctx, func(rows *sql.Rows) error {
-			others = true
-			var one int
-			return rows.Scan(&one)
-		}, s.dialect.sql(query), args...)
-	}); err != nil || !others {
-		return "", nil, err
-	}
-	return inScope, scopeArgs(scope), nil
-}
-
-func and(condition string) string {
-	if condition == "" {
-		return ""
-	}
-	return " AND " + condition
-}
-
-// foreign finds whether there is a row that is not of the installation: each range of
-// scopes by itself, from the index that begins with them, whatever the planner takes
-// the table for.
-func foreign(table, scope string) (query string, args []any) {
-	one := func(where string) string {
-		return "SELECT * FROM (SELECT 1 AS one FROM " + table + " WHERE " + where + " ORDER BY scope LIMIT 1) "
-	}
-	return one("scope < ?") + "a UNION ALL " + one("scope > ? AND scope < ?") + "b UNION ALL " + one("scope >= ?") + "c",
-		[]any{[]byte(scope), []byte(scope), []byte(scope + "/"), []byte(scope + "0")}
-}
-
 // Entered counts the rows of the installation of that scope, see [zabor.Key.In], that
 // are in a state and were captured at from or later, in buckets of the given width, which
 // begin at from. Buckets without any are missing.
 func (s *Store) Entered(ctx context.Context, scope string, state zabor.State, from time.Time, width time.Duration) (map[int]int64, error) {
-	return s.buckets(ctx, scope, "zabor_fences", enteredQuery, []any{from.UnixMicro(), micros(width), string(state), from.UnixMicro()})
+	return s.buckets(ctx, scope, enteredQuery, []any{from.UnixMicro(), micros(width), string(state), from.UnixMicro()})
 }
 
 const enteredQuery = "SELECT (captured_at - ?) {div} ? AS bucket, COUNT(*) FROM zabor_fences WHERE state = ? AND captured_at >= ?"
 
 // NotedIn counts the notes of a kind as [Store.Entered] counts rows.
 func (s *Store) NotedIn(ctx context.Context, scope, kind string, from time.Time, width time.Duration) (map[int]int64, error) {
-	return s.buckets(ctx, scope, "zabor_notes", notedInQuery, []any{from.UnixMicro(), micros(width), kind, from.UnixMicro()})
+	return s.buckets(ctx, scope, notedInQuery, []any{from.UnixMicro(), micros(width), kind, from.UnixMicro()})
 }
 
 const notedInQuery = "SELECT (at - ?) {div} ? AS bucket, COUNT(*) FROM zabor_notes WHERE kind = ? AND at >= ?"
 
 const byBucket = " GROUP BY bucket"
 
-func (s *Store) buckets(ctx context.Context, scope, table, query string, args []any) (map[int]int64, error) {
+func (s *Store) buckets(ctx context.Context, scope, query string, args []any) (map[int]int64, error) {
 	var counts map[int]int64
-	only, onlyArgs, err := s.narrow(ctx, table, scope)
-	if err != nil {
-		return nil, fmt.Errorf("count by time: %w", err)
-	}
-	err = s.repeat(ctx, func(ctx context.Context) error {
+	query, args = within(scope, query, args)
+	err := s.repeat(ctx, func(ctx context.Context) error {
 		counts = map[int]int64{}
 		return s.query(ctx, func(rows *sql.Rows) error {
 			var bucket, n int64
 			err := rows.Scan(&bucket, &n)
 			counts[int(bucket)] = n
 			return err
-		}, s.dialect.sql(query+and(only)+byBucket), append(args, onlyArgs...)...)
+		}, s.dialect.sql(query+byBucket), args...)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("count by time: %w", err)

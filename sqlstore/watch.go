@@ -55,7 +55,7 @@ func (s *Store) watch(ctx context.Context, w zabor.Watch) ([]zabor.Row, error) {
 		return nil, err
 	}
 	keyed := keysArgs(keys)
-	rows, err := tx.QueryContext(ctx, s.dialect.sql(selectRow+" WHERE "+anyOf("f.", len(keys))), keyed...)
+	rows, err := tx.QueryContext(ctx, s.dialect.sql(selectRow+" WHERE "+anyOf(len(keys))), keyed...)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +76,7 @@ func (s *Store) watch(ctx context.Context, w zabor.Watch) ([]zabor.Row, error) {
 		return nil, err
 	}
 	lease := append([]any{w.By[:], micros(w.For), micros(w.For)}, keyed...)
-	if _, err := tx.ExecContext(ctx, s.dialect.sql("UPDATE zabor_open SET watcher = ?, watch_until = {now} + ?, due_at = {now} + ? WHERE "+anyOf("", len(keys))), lease...); err != nil {
+	if _, err := tx.ExecContext(ctx, s.dialect.sql("UPDATE zabor_fences SET watcher = ?, watch_until = {now} + ?, due_at = {now} + ? WHERE "+anyOf(len(keys))), lease...); err != nil {
 		return nil, err
 	}
 	return found, tx.Commit()
@@ -109,7 +109,7 @@ func (s *Store) dueOpen(w zabor.Watch) (query string, args []any) {
 			}
 		}
 	}
-	return s.dialect.sql("SELECT " + keyColumns + " FROM zabor_open WHERE " + where + " ORDER BY pending, due_at LIMIT ?" + lock), append(args, int64(w.Limit))
+	return s.dialect.sql("SELECT " + keyColumns + " FROM zabor_fences WHERE " + where + " ORDER BY CASE WHEN state = 'pending' THEN 1 ELSE 0 END, due_at LIMIT ?" + lock), append(args, int64(w.Limit))
 }
 
 // longestLease is longer than a resolver keeps a row that it has seen.
@@ -123,18 +123,18 @@ func scanKeyList(rows *sql.Rows, err error) ([]zabor.Key, error) {
 	defer rows.Close()
 	var keys []zabor.Key
 	for rows.Next() {
-		var scope, order, step []byte
-		if err := rows.Scan(&scope, &order, &step); err != nil {
+		var order, scope, step []byte
+		if err := rows.Scan(&order, &scope, &step); err != nil {
 			return nil, err
 		}
-		keys = append(keys, zabor.Key{Scope: string(scope), Order: string(order), Step: string(step)})
+		keys = append(keys, scannedKey(order, scope, step))
 	}
 	return keys, rows.Err()
 }
 
 // anyOf is the condition of n keys.
-func anyOf(prefix string, n int) string {
-	one := "(" + prefix + "scope = ? AND " + prefix + "order_id = ? AND " + prefix + "step = ?)"
+func anyOf(n int) string {
+	one := "(" + ofKey + ")"
 	return one + strings.Repeat(" OR "+one, n-1)
 }
 
@@ -160,11 +160,11 @@ func (s *Store) Watched(ctx context.Context, by [16]byte, seen []zabor.Seen) err
 		defer tx.Rollback()
 		for _, one := range seen {
 			add, send := one.Add.Microseconds(), one.Row.Open.Send // rounded down: it proves absence
-			until := due(zabor.Never)
+			until := due(one.Row, zabor.Never)
 			if one.DueIn != zabor.Never {
-				until = due(one.DueIn + zabor.LookupTime)
+				until = due(one.Row, one.DueIn+zabor.LookupTime)
 			}
-			args := append([]any{add, add}, due(one.DueIn)...)
+			args := append([]any{add, add}, due(one.Row, one.DueIn)...)
 			args = append(append(append(args, until...), keyArgs(one.Row.Key)...), by[:], send[:])
 			if _, err := tx.StmtContext(ctx, st).ExecContext(ctx, args...); err != nil {
 				return err
@@ -180,7 +180,26 @@ func (s *Store) Watched(ctx context.Context, by [16]byte, seen []zabor.Seen) err
 
 // Samples lists rows that the provider itself has settled, see [zabor.Store].
 func (s *Store) Samples(ctx context.Context, like zabor.Row, limit int) ([]zabor.Row, error) {
-	found, err := s.rows(ctx, s.text.samples, []byte(like.Provider), []byte(like.Account), like.Endpoint.Address, int64(limit))
+	var keys []zabor.Key
+	err := s.repeat(ctx, func(ctx context.Context) error {
+		st, err := s.statement(ctx, s.text.samples)
+		if err != nil {
+			return err
+		}
+		keys, err = scanKeyList(st.QueryContext(ctx, []byte(like.Provider), []byte(like.Account), like.Endpoint.Address, int64(limit)))
+		return err
+	})
+	var found []zabor.Row
+	for _, k := range keys {
+		row, loadErr := s.Load(ctx, k)
+		if errors.Is(loadErr, zabor.ErrNoRow) {
+			continue
+		}
+		err = errors.Join(err, loadErr)
+		if row.State == zabor.Settled && (row.Cause == zabor.ByCall || row.Cause == zabor.ByLookup) && row.Endpoint == like.Endpoint {
+			found = append(found, row)
+		}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read settled rows of %s: %w", like.Provider, err)
 	}
@@ -189,13 +208,9 @@ func (s *Store) Samples(ctx context.Context, like zabor.Row, limit int) ([]zabor
 
 // Mark sets a mark beside a row, see [zabor.Store].
 func (s *Store) Mark(ctx context.Context, k zabor.Key, m zabor.Mark) error {
-	query, args := s.text.markParked, []any{[]byte(m.Parked)}
+	query, args := s.text.markParked, append([]any{[]byte(m.Parked)}, keyArgs(k)...)
 	if m.Forwarded > 0 {
-		query, args = s.text.markForwarded, []any{int64(1)}
-	}
-	args = append(args, keyArgs(k)...)
-	if m.Forwarded > 0 {
-		args = append(args, int64(m.Forwarded))
+		query, args = s.text.markForwarded, append(keyArgs(k), int64(m.Forwarded))
 	}
 	err := s.repeat(ctx, func(ctx context.Context) error {
 		_, err := s.exec(ctx, query, args...)
@@ -212,13 +227,13 @@ func (s *Store) LoadDigest(ctx context.Context, digest string) (zabor.Row, error
 	var found zabor.Key
 	err := s.repeat(ctx, func(ctx context.Context) error {
 		return s.query(ctx, func(rows *sql.Rows) error {
-			var scope, order, step []byte
-			err := rows.Scan(&scope, &order, &step)
-			if k := (zabor.Key{Scope: string(scope), Order: string(order), Step: string(step)}); k.Digest() == digest {
+			var order, scope, step []byte
+			err := rows.Scan(&order, &scope, &step)
+			if k := scannedKey(order, scope, step); k.Digest() == digest {
 				found = k
 			}
 			return err
-		}, "SELECT "+keyColumns+" FROM zabor_open")
+		}, "SELECT "+keyColumns+" FROM zabor_fences WHERE due_at IS NOT NULL")
 	})
 	if err != nil {
 		return zabor.Row{}, fmt.Errorf("look for a row: %w", err)

@@ -7,8 +7,8 @@ import (
 	"zabor/sqlstore"
 )
 
-// The pace at which stored answers are erased: a few, a rest, and a long one when there
-// are no more.
+// The pace at which stored answers are erased: a page of rows, a rest, and a long one
+// behind the last page.
 const (
 	answersPage  = 500
 	answersRest  = time.Second
@@ -16,11 +16,14 @@ const (
 )
 
 // eraseAnswers erases stored answers of the installation of that scope when their time is
-// over, until ctx ends.
+// over, until ctx ends. Each process goes through the rows for itself, from the front.
 func (p *program) eraseAnswers(ctx context.Context, store *sqlstore.Store, scope string, keep time.Duration) {
-	for {
-		n, err := store.EraseAnswers(ctx, scope, keep, answersPage)
-		rest := answersEvery
+	for from := (time.Time{}); ; {
+		n, next, err := store.EraseAnswers(ctx, scope, keep, from, answersPage)
+		rest := answersRest
+		if from = next; from.IsZero() {
+			rest = answersEvery
+		}
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -29,7 +32,6 @@ func (p *program) eraseAnswers(ctx context.Context, store *sqlstore.Store, scope
 			rest = time.Minute
 		case n > 0:
 			p.log.Info("stored answers erased", "number", n, "keep_answers", keep)
-			rest = answersRest
 		}
 		select {
 		case <-ctx.Done():

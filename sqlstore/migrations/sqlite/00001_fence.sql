@@ -4,11 +4,11 @@
 -- Times are microseconds since 1970 in UTC; 0: not known.
 
 -- +goose Up
--- The permanent part of a row. Its primary key decides a capture. No index has a
--- column that a settlement changes.
+-- One row for each key. Its primary key decides a capture. What only an unfinished row
+-- needs stands between captured_at and silent: due_at is NULL once nothing is left to do.
 CREATE TABLE zabor_fences (
-  scope           BLOB NOT NULL,
   order_id        BLOB NOT NULL,
+  scope           BLOB NOT NULL,
   step            BLOB NOT NULL,
   provider        BLOB NOT NULL,
   account         BLOB NOT NULL,
@@ -21,6 +21,23 @@ CREATE TABLE zabor_fences (
   request_fp      BLOB NOT NULL,
   fields          BLOB NOT NULL,
   captured_at     INTEGER NOT NULL,
+  request         BLOB,
+  prepare_key     TEXT NOT NULL,
+  hook_data       BLOB,
+  hook_done       INTEGER NOT NULL,
+  send_id         BLOB NOT NULL,
+  replays         INTEGER NOT NULL,
+  lease           INTEGER NOT NULL,
+  absent_after    INTEGER NOT NULL,
+  hold_after      INTEGER NOT NULL,
+  pending_for     INTEGER NOT NULL,
+  send_until      INTEGER NOT NULL,
+  replay_until    INTEGER NOT NULL,
+  due_at          INTEGER,
+  watcher         BLOB NOT NULL,
+  watch_until     INTEGER NOT NULL,
+  watched         INTEGER NOT NULL,
+  silent          INTEGER NOT NULL,
   state           TEXT NOT NULL,
   cause           TEXT NOT NULL,
   reason          TEXT NOT NULL,
@@ -35,51 +52,13 @@ CREATE TABLE zabor_fences (
   tries           INTEGER NOT NULL,
   unproven        INTEGER NOT NULL,
   state_since     INTEGER NOT NULL,
-  PRIMARY KEY (scope, order_id, step)
+  answer_status   INTEGER,
+  answer_header   TEXT,
+  answer_body     BLOB,
+  PRIMARY KEY (order_id, scope, step)
 ) STRICT;
 CREATE INDEX zabor_fences_captured ON zabor_fences (captured_at);
-CREATE INDEX zabor_fences_order ON zabor_fences (order_id);
-
--- What an unfinished row needs: its request, deadlines and bindings, and the watch of resolvers.
-CREATE TABLE zabor_open (
-  scope        BLOB NOT NULL,
-  order_id     BLOB NOT NULL,
-  step         BLOB NOT NULL,
-  provider     BLOB NOT NULL,
-  pending      INTEGER NOT NULL,
-  request      BLOB,
-  prepare_key  TEXT NOT NULL,
-  hook_data    BLOB,
-  hook_done    INTEGER NOT NULL,
-  send_id      BLOB NOT NULL,
-  replays      INTEGER NOT NULL,
-  lease        INTEGER NOT NULL,
-  absent_after INTEGER NOT NULL,
-  hold_after   INTEGER NOT NULL,
-  pending_for  INTEGER NOT NULL,
-  send_until   INTEGER NOT NULL,
-  replay_until INTEGER NOT NULL,
-  due_at       INTEGER NOT NULL,
-  watcher      BLOB NOT NULL,
-  watch_until  INTEGER NOT NULL DEFAULT 0,
-  watched      INTEGER NOT NULL DEFAULT 0,
-  silent       INTEGER NOT NULL DEFAULT 0,
-  PRIMARY KEY (scope, order_id, step)
-) STRICT;
-CREATE INDEX zabor_open_due ON zabor_open (due_at);
-
--- Answers, for repeats of the same request. answered_at is 0 once header and body were erased.
-CREATE TABLE zabor_answers (
-  scope       BLOB NOT NULL,
-  order_id    BLOB NOT NULL,
-  step        BLOB NOT NULL,
-  status      INTEGER NOT NULL,
-  header      TEXT,
-  body        BLOB,
-  answered_at INTEGER NOT NULL,
-  PRIMARY KEY (scope, order_id, step)
-) STRICT;
-CREATE INDEX zabor_answers_time ON zabor_answers (answered_at);
+CREATE INDEX zabor_fences_due ON zabor_fences (due_at) WHERE due_at IS NOT NULL;
 
 -- Whose reference is whose: two orders of one installation, provider and account may not share one.
 CREATE TABLE zabor_references (
@@ -88,8 +67,8 @@ CREATE TABLE zabor_references (
   provider     BLOB NOT NULL,
   account      BLOB NOT NULL,
   address      TEXT NOT NULL,
-  scope        BLOB NOT NULL,
   order_id     BLOB NOT NULL,
+  scope        BLOB NOT NULL,
   step         BLOB NOT NULL,
   noted_at     INTEGER NOT NULL,
   PRIMARY KEY (reference, installation, provider, account)
@@ -108,7 +87,7 @@ CREATE TABLE zabor_notes (
   note     TEXT NOT NULL,
   PRIMARY KEY (id)
 ) STRICT;
-CREATE INDEX zabor_notes_key ON zabor_notes (scope, order_id, step, at);
+CREATE INDEX zabor_notes_key ON zabor_notes (order_id, scope, step, at);
 CREATE INDEX zabor_notes_recent ON zabor_notes (kind, at);
 
 CREATE TABLE zabor_unreadable (
@@ -138,9 +117,9 @@ CREATE TABLE zabor_processes (
 -- For people and for the application's own reports.
 CREATE VIEW zabor_results AS
 SELECT
-  CAST(f.scope AS TEXT) AS scope, CAST(f.order_id AS TEXT) AS order_id, CAST(f.step AS TEXT) AS step,
+  CAST(scope AS TEXT) AS scope, CAST(order_id AS TEXT) AS order_id, CAST(step AS TEXT) AS step,
   state, CAST(reference AS TEXT) AS reference,
-  amount_minor, currency, a.status AS answer_status, a.body AS answer_body, reason,
+  amount_minor, currency, answer_status, answer_body, reason,
   strftime('%Y-%m-%d %H:%M:%f', captured_at / 1000000.0, 'unixepoch') AS captured_at,
   strftime('%Y-%m-%d %H:%M:%f', state_since / 1000000.0, 'unixepoch') AS state_since
-FROM zabor_fences f LEFT JOIN zabor_answers a ON a.scope = f.scope AND a.order_id = f.order_id AND a.step = f.step;
+FROM zabor_fences;
