@@ -56,6 +56,7 @@ type world struct {
 
 	mu     sync.Mutex
 	calls  int
+	paid   map[string]string // the order of each reference
 	alerts []zabor.Alert
 }
 
@@ -93,10 +94,20 @@ func (w *world) alerted(code string) (all, critical int) {
 
 // answers makes a call that ends with o at once.
 func (w *world) answers(o zabor.Outcome) zabor.Call {
-	return func(context.Context, zabor.Row) zabor.Outcome {
+	return func(_ context.Context, row zabor.Row) zabor.Outcome {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.calls++
+		if o.Reference != "" { // two orders share none
+			if w.paid == nil {
+				w.paid = map[string]string{}
+			}
+			if first, ok := w.paid[o.Reference]; ok && first != row.Order {
+				o.Reference += " of " + row.Scope + row.Order
+			} else {
+				w.paid[o.Reference] = row.Order
+			}
+		}
 		return o
 	}
 }

@@ -29,6 +29,7 @@ type bank struct {
 	refused  map[string]bool      // by provider key: it said no
 	onTheWay []late
 	counter  int
+	name     string // in each reference: two orders share none
 }
 
 // late is a request that the provider has not executed yet, and may never.
@@ -45,16 +46,16 @@ const (
 	historyAbsent = historyLate + historyLag
 )
 
-func newBank(rng *rand.Rand, now func() time.Time) *bank {
+func newBank(rng *rand.Rand, now func() time.Time, name string) *bank {
 	return &bank{
-		rng: rng, now: now, keys: rng.IntN(2) == 0, life: []time.Duration{5 * time.Minute, 2 * time.Hour}[rng.IntN(2)], search: rng.IntN(4) > 0,
+		rng: rng, now: now, name: name, keys: rng.IntN(2) == 0, life: []time.Duration{5 * time.Minute, 2 * time.Hour}[rng.IntN(2)], search: rng.IntN(4) > 0,
 		done: map[string]string{}, shows: map[string]time.Time{}, forgets: map[string]time.Time{}, begun: map[string]string{}, refused: map[string]bool{},
 	}
 }
 
 func (b *bank) id(kind string) string {
 	b.counter++
-	return fmt.Sprint(kind, b.counter)
+	return fmt.Sprint(kind, b.name, "_", b.counter)
 }
 
 // knows reports whether it still knows key at the given time.

@@ -18,7 +18,9 @@ import (
 // A history is one order's life under a seed: two workers, two resolvers, a person,
 // the queue and the provider act in an order that the seed chooses, one inside
 // another where a real call would be under way; workers die at every moment; the
-// database is away for moments, and loses a row; the shop's hooks fail; time passes in
+// database is away for moments, and loses the row of a message that is not acked; its
+// clock and that of a process jump; the shop's hooks fail; other requests are parked; a
+// reserve is lost or ends; the key schema changes; answers come late; time passes in
 // leaps. The rows are real ones, on SQLite.
 type history struct {
 	t    testing.TB
@@ -60,7 +62,7 @@ func newHistory(t testing.TB, store *sqlstore.Store, seed uint64) *history {
 		t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), store: store, now: time.Now(),
 		key: zabor.Key{Scope: "shop", Order: fmt.Sprint("h", seed), Step: "charge"},
 	}
-	h.bank = newBank(h.rng, func() time.Time { return h.now })
+	h.bank = newBank(h.rng, func() time.Time { return h.now }, h.key.Order)
 	h.lookup, h.two, h.lost = h.rng.IntN(2) > 0, h.rng.IntN(3) == 0, h.rng.IntN(4) == 0
 	h.before = h.rng.IntN(12) == 0 // the reply to a reserve was lost
 	for i := range h.workers {
@@ -81,7 +83,7 @@ func (h *history) fatal(format string, args ...any) {
 // restart gives worker i and its resolver a new process.
 func (h *history) restart(i int) {
 	f := &zabor.Fence{Store: flaky{h.store, h}, Secret: make([]byte, zabor.MinSecret), Hook: h.hook}
-	f.Now = func() time.Time { return h.now }
+	f.Now = func() time.Time { return h.now.Add(h.skew[i]) }
 	f.Address = func(string) string { return "here" }
 	f.At = func(m zabor.Checkpoint, _ zabor.Key) {
 		if h.calm {
@@ -121,6 +123,7 @@ func (h *history) loseRow() {
 	for _, table := range []string{"zabor_fences", "zabor_open", "zabor_answers", "zabor_references"} {
 		h.exec("DELETE FROM "+table+" WHERE order_id = ?", []byte(h.key.Order))
 	}
+	h.exec("DELETE FROM shop WHERE ord = ?", h.key.Order) // written with it, and lost with it
 	h.last, h.read = zabor.Row{}, nil
 }
 
@@ -701,7 +704,7 @@ func TestHistories(t *testing.T) {
 					if row.TwoStep() && row.Prepared == "" {
 						return prepared
 					}
-					return done
+					return zabor.Outcome{Verdict: zabor.Done, Reference: "pay of " + row.Order}
 				}); err != nil {
 					t.Fatal(err)
 				}
