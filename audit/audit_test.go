@@ -212,7 +212,7 @@ func TestEachDifference(t *testing.T) {
 				row := settled(order)
 				row.State, row.Reference = state, ""
 				if order == "6" {
-					row.SendUntil = row.ReadAt.Add(time.Second)
+					row.Open.SendUntil = row.ReadAt.Add(time.Second)
 				}
 				w.rows = append(w.rows, row)
 				w.messages = append(w.messages, Message{Key: row.Key, Queue: "payments", ID: order})

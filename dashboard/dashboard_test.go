@@ -88,10 +88,10 @@ func (o *office) lateRow(key zabor.Key, outcome zabor.Outcome, absentAfter time.
 	fence := zabor.Fence{Store: o.store, Secret: o.fence.Secret} // its own breaker
 	_, _ = fence.Do(o.Context(), zabor.Effect{
 		Key: key, Provider: "stripe", Amount: zabor.Money{Minor: 1999, Currency: "EUR"}, Message: "m", Fingerprint: "f",
-		Freeze: func(zabor.ProviderKeys, string) ([]byte, error) {
+		Render: func(zabor.ProviderKeys, string) ([]byte, error) {
 			return []byte(`{"v":1,"method":"POST","path":"/v1/charges","type":"application/json","body":"{\"customer\":\"cus_9\",\"token\":\"tok_hidden\",\"card\":{\"number\":\"4242424242424242\"}}"}`), nil
 		},
-		Timeout: 10 * time.Second, AbsentAfter: absentAfter, Attempts: 3, HoldAfter: time.Hour, PendingFor: time.Hour, MissingRow: zabor.Captured,
+		Timeout: 10 * time.Second, AbsentAfter: absentAfter, MaxAttempts: 3, HoldAfter: time.Hour, PendingFor: time.Hour, MissingRow: zabor.Captured,
 	}, func(context.Context, zabor.Row) zabor.Outcome { return outcome })
 	row, err := o.store.Load(o.Context(), key)
 	if err != nil {
@@ -231,7 +231,7 @@ func TestWhatToSearchFor(t *testing.T) {
 	for _, path := range []string{"/open", rowURL(never.Key)} {
 		o.sees(200, path, "each of these", "SHOP-1", "merchant reference</span>", "metadata:zabor_key="+never.ProviderKey, "if the request carried it there", "One search that finds nothing proves nothing", before, no)
 	}
-	o.sees(200, rowURL(late.Key), "SHOP-2", before, late.SendUntil.Add(time.Hour).UTC().Format(utcLayout), "!"+no)
+	o.sees(200, rowURL(late.Key), "SHOP-2", before, late.Open.SendUntil.Add(time.Hour).UTC().Format(utcLayout), "!"+no)
 
 	// Of a provider that is not in the file only what the request carried is said.
 	o.board.o.Providers = nil

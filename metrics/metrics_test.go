@@ -34,8 +34,8 @@ func newStore(t *testing.T) *sqlstore.Store {
 func effect(order string) zabor.Effect {
 	return zabor.Effect{
 		Key: zabor.Key{Order: order, Step: "charge"}, Provider: "stripe", Message: "m", Fingerprint: "f",
-		Freeze:  func(zabor.ProviderKeys, string) ([]byte, error) { return []byte("{}"), nil },
-		Timeout: 10 * time.Second, Attempts: 3, HoldAfter: time.Hour, PendingFor: time.Hour, MissingRow: zabor.Captured,
+		Render:  func(zabor.ProviderKeys, string) ([]byte, error) { return []byte("{}"), nil },
+		Timeout: 10 * time.Second, MaxAttempts: 3, HoldAfter: time.Hour, PendingFor: time.Hour, MissingRow: zabor.Captured,
 	}
 }
 

@@ -320,9 +320,9 @@ func TestCallUnsent(t *testing.T) {
 		{name: "deadline passed", base: "http://" + full.addr, why: "nothing was sent",
 			ctx: func(t *testing.T) context.Context { return within(t, 0) }},
 		{name: "request cannot be read", base: "http://" + full.addr, why: "version",
-			row: func(r *zabor.Row) { r.Request = []byte(`{"v":9}`) }},
+			row: func(r *zabor.Row) { r.Open.Request = []byte(`{"v":9}`) }},
 		{name: "request is gone", base: "http://" + full.addr, why: "cannot be read",
-			row: func(r *zabor.Row) { r.Request = nil }},
+			row: func(r *zabor.Row) { r.Open.Request = nil }},
 		{name: "proxy refused", base: "https://127.0.0.1:1", o: Options{Proxy: &url.URL{Scheme: "http", Host: refused.Addr().String()}}, why: "refused"},
 		{name: "proxy says no", base: "https://127.0.0.1:1", why: "403",
 			o: Options{Proxy: &url.URL{Scheme: "http", Host: newPeer(t, after(says(answerOf(403, "")))).addr}}},
@@ -378,7 +378,7 @@ func TestEchoAndReplayMark(t *testing.T) {
 		profile.Key.Mark = "Idempotent-Replayed"
 		profile.Echo = Echo{Key: "/metadata/key", Order: "/metadata/order"}
 		row := testRow(t)
-		row.Captures, row.Replays = tt.captures, tt.replays
+		row.Tries, row.Open.Replays = tt.captures, tt.replays
 		got := mustNew(t, profile, Options{}).judge(answer{status: 200, body: []byte(body(tt.metadata)), header: map[string][]string{"Idempotent-Replayed": {tt.mark}}}, row, false)
 		if got.Verdict != tt.want || got.Verdict == zabor.Unproven && got.Reference != "" {
 			t.Errorf("%s: %+v, want %s", tt.name, got, tt.want)

@@ -23,7 +23,7 @@ func TestSearchTerms(t *testing.T) {
 	settled := row(nil)
 	settled.Reference = "pi_1"
 	imported := row(asJSON(`{"reference":"thekey"}`))
-	imported.Basis = zabor.ByImport
+	imported.Cause = zabor.ByImport
 	for _, tt := range []struct {
 		name, provider string
 		row            zabor.Row

@@ -607,8 +607,8 @@ func TestACardIsNotKeptInAnyForm(t *testing.T) {
 			t.Errorf("%s %q: %s", tt.contentType, tt.body, a)
 			continue
 		}
-		if row := d.row(order, "charge"); row.State != zabor.Pending || row.Request != nil || !row.ReplayUntil.IsZero() {
-			t.Errorf("%s %q: the row keeps %s until %v", tt.contentType, tt.body, row.Request, row.ReplayUntil)
+		if row := d.row(order, "charge"); row.State != zabor.Pending || row.Open.Request != nil || !row.Open.ReplayUntil.IsZero() {
+			t.Errorf("%s %q: the row keeps %s until %v", tt.contentType, tt.body, row.Open.Request, row.Open.ReplayUntil)
 		}
 	}
 	for i, body := range []string{`{"cvc":"` + code + `"}`, `{"card":{"cvv":` + code + `},"status":"paid"}`, `<cvc>` + code + `</cvc>`, `{"pan":"` + number + `"}`} {
@@ -681,9 +681,9 @@ func TestRowOfAVersionBefore(t *testing.T) {
 	next := row
 	next.Claim.Epoch++
 	request := provider.Request{Method: "POST", Path: "/payments", ContentType: "application/json", Body: []byte(charge), Header: []zabor.HeaderField{{Name: "Adyen-Library-Version", Value: "1.0"}}}
-	next.Message = step.Print("acquirer", "acct", request.Open(), nil).Earlier()
-	next.Fingerprint = next.Message
-	if next.Message == row.Message {
+	next.Fingerprint.Message = step.Print("acquirer", "acct", request.Open(), nil).Earlier()
+	next.Fingerprint = next.Fingerprint.Message
+	if next.Fingerprint.Message == row.Fingerprint.Message {
 		t.Fatal("the versions do not differ")
 	}
 	if err := d.store.Swap(t.Context(), row, next, zabor.Write{}); err != nil {

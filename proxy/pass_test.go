@@ -221,7 +221,7 @@ func TestObserve(t *testing.T) {
 	ask("call", 500, charge, fenced("1002", "charge")...)
 	d.eventually("the row is in doubt", func() bool {
 		row, err := d.store.Load(t.Context(), zabor.Key{Scope: "test", Order: "1002", Step: "charge"})
-		return err == nil && row.State == zabor.Doubt && row.AbsentAfter == 0 && row.ReplayUntil.IsZero()
+		return err == nil && row.State == zabor.Doubt && row.Open.AbsentAfter == 0 && row.Open.ReplayUntil.IsZero()
 	})
 	ask("in-doubt", 201, charge, fenced("1002", "charge")...)
 	d.store.Close()

@@ -260,7 +260,7 @@ func TestRepeatGetsTheStoredAnswer(t *testing.T) {
 	if len(charges) != 1 || charges[0].Key != row.ProviderKey || row.Reference != charges[0].ID || first.header.Get("Zabor-Reference") != row.Reference {
 		t.Errorf("charges %+v, row %+v", charges, row)
 	}
-	if want := (zabor.Money{Minor: 1999, Currency: "EUR"}); row.Amount != want || row.Account != "acct" || row.Request != nil {
+	if want := (zabor.Money{Minor: 1999, Currency: "EUR"}); row.Amount != want || row.Account != "acct" || row.Open.Request != nil {
 		t.Errorf("row %+v", row)
 	}
 	d.do("GET", "/fences/1001/charge", "").says(t, 200, "", "settled")

@@ -62,7 +62,7 @@ func TestTheSameMessageHasTheSameFingerprints(t *testing.T) {
 		data := wire()
 		change(data)
 		got := effect(t, s, Message{Data: data, DeliveredBefore: true, Rewritten: true})
-		if got.Message != want.Message {
+		if got.Fingerprint.Message != want.Fingerprint.Message {
 			t.Errorf("%s: another fingerprint of the message", name)
 		}
 		if name != "cjson's empty object" && got.Fingerprint != want.Fingerprint {
@@ -87,7 +87,7 @@ func TestAnotherRequestHasAnotherFingerprint(t *testing.T) {
 		data := wire()
 		change(data)
 		got := effect(t, s, Message{Data: data})
-		if got.Message == want.Message {
+		if got.Fingerprint.Message == want.Fingerprint.Message {
 			t.Errorf("%s: the same fingerprint of the message", name)
 		}
 		if got.Fingerprint == want.Fingerprint {
@@ -98,7 +98,7 @@ func TestAnotherRequestHasAnotherFingerprint(t *testing.T) {
 	other.spec.Providers = map[string]Provider{"acquirer": {Account: "other", Timeout: 1}}
 	a := effect(t, newStep(t, nil), Message{Data: wire()})
 	b := effect(t, other, Message{Data: wire()})
-	if a.Fingerprint == b.Fingerprint || a.Message != b.Message {
+	if a.Fingerprint == b.Fingerprint || a.Fingerprint.Message != b.Fingerprint.Message {
 		t.Error("another account is another request of the same message")
 	}
 }
@@ -127,7 +127,7 @@ func TestADeployKeepsTheFingerprintOfAMessage(t *testing.T) {
 		"the amount in cents, as text": func(s *Spec) { s.Amount, s.Currency = "cents", "USD" },
 	} {
 		got := effect(t, newStep(t, change), Message{Data: data})
-		if got.Message != want.Message {
+		if got.Fingerprint.Message != want.Fingerprint.Message {
 			t.Errorf("%s: another fingerprint of the message", name)
 		}
 		if name != "hooks" && name != "a default" && got.Fingerprint == want.Fingerprint {
@@ -135,7 +135,7 @@ func TestADeployKeepsTheFingerprintOfAMessage(t *testing.T) {
 		}
 	}
 	data["customer"] = "d" // named by no template
-	if got := effect(t, newStep(t, nil), Message{Data: data}); got.Message == want.Message || got.Fingerprint != want.Fingerprint {
+	if got := effect(t, newStep(t, nil), Message{Data: data}); got.Fingerprint.Message == want.Fingerprint.Message || got.Fingerprint != want.Fingerprint {
 		t.Error("another customer in the message is the same message, or another request although nobody sends it")
 	}
 }
@@ -161,14 +161,14 @@ func TestVolatile(t *testing.T) {
 		now := data()
 		change(now)
 		is := effect(t, s, Message{Data: now})
-		frozen, err := is.Freeze(zabor.ProviderKeys{Request: "k"}, "p")
+		frozen, err := is.Render(zabor.ProviderKeys{Request: "k"}, "p")
 		if err != nil {
 			t.Fatal(err)
 		}
 		if r, err := provider.Thaw(frozen); err != nil || !strings.Contains(string(r.Body), fmt.Sprintf(`"nonce":%q`, now["at"])) {
 			t.Errorf("%q: the body is %s, %v, without the nonce", volatile, r.Body, err)
 		}
-		return was.Message != is.Message, was.Fingerprint != is.Fingerprint
+		return was.Fingerprint.Message != is.Fingerprint.Message, was.Fingerprint != is.Fingerprint
 	}
 	at := func(d map[string]any) { d["at"] = "night" }
 	trace := func(d map[string]any) { d["trace"] = "u" }
@@ -210,11 +210,11 @@ func TestVolatileFieldsDoNotTakeAlongWhatElseIsMadeOfThem(t *testing.T) {
 	})
 	s.selects = nil // there is no database here
 	data := map[string]any{"orderId": "7", "cents": int64(1), "who": "a", "table": "t"}
-	was := effect(t, s, Message{Data: data}).Message
+	was := effect(t, s, Message{Data: data}).Fingerprint.Message
 	for name, value := range map[string]string{"who": "b", "table": "u"} {
 		changed := maps.Clone(data)
 		changed[name] = value
-		if effect(t, s, Message{Data: changed}).Message == was {
+		if effect(t, s, Message{Data: changed}).Fingerprint.Message == was {
 			t.Errorf("another %s is the same message", name)
 		}
 	}
@@ -257,8 +257,8 @@ func TestFields(t *testing.T) {
 			t.Fatal(err)
 		}
 		var got map[string]string
-		if err := json.Unmarshal([]byte(e.Fields), &got); err != nil {
-			t.Fatalf("%s: %v", e.Fields, err)
+		if err := json.Unmarshal([]byte(e.Fingerprint.Fields), &got); err != nil {
+			t.Fatalf("%s: %v", e.Fingerprint.Fields, err)
 		}
 		return got
 	}
@@ -307,8 +307,8 @@ func TestFields(t *testing.T) {
 	}
 	wide := effect(t, step(nil), Message{Data: many})
 	got := names(wide)
-	if got["others"] == "" || len(wide.Fields) < 3500 {
-		t.Errorf("%d bytes, others %q", len(wide.Fields), got["others"])
+	if got["others"] == "" || len(wide.Fingerprint.Fields) < 3500 {
+		t.Errorf("%d bytes, others %q", len(wide.Fingerprint.Fields), got["others"])
 	}
 	many["property <499>"] = "changed"
 	if changed := names(effect(t, step(nil), Message{Data: many})); changed["others"] == got["others"] {
@@ -330,7 +330,7 @@ func TestPrepare(t *testing.T) {
 		path, body string
 	}{
 		{func() ([]byte, error) { return e.Prepare(keys) }, "/intents", "amount=1999&ref=the-request%27s"},
-		{func() ([]byte, error) { return e.Freeze(keys, "pi/1") }, "/intents/pi%2F1/confirm", "key=the-request%27s"},
+		{func() ([]byte, error) { return e.Render(keys, "pi/1") }, "/intents/pi%2F1/confirm", "key=the-request%27s"},
 	} {
 		frozen, err := test.freeze()
 		if err != nil {
@@ -341,7 +341,7 @@ func TestPrepare(t *testing.T) {
 			t.Errorf("%s with %s, %v; want %s with %s", r.Path, r.Body, err, test.path, test.body)
 		}
 	}
-	if _, err := e.Freeze(keys, ""); err == nil || !strings.Contains(err.Error(), "prepared is missing") {
+	if _, err := e.Render(keys, ""); err == nil || !strings.Contains(err.Error(), "prepared is missing") {
 		t.Errorf("without an id: error %v", err)
 	}
 	if e := effect(t, newStep(t, nil), m); e.Prepare != nil {
@@ -460,8 +460,8 @@ func TestTheKeyIsNoPartOfTheFingerprint(t *testing.T) {
 	got := effect(t, s, Message{Data: map[string]any{
 		"order": model(json.Number("9223372036854775807"), []any{"lines"}), "tenant": int64(7), "no": json.Number("123456789012345"), "cents": int64(1),
 	}})
-	if got.Key != want.Key || got.Message != want.Message || got.Fingerprint != want.Fingerprint {
-		t.Errorf("one message is two: %s and %s, %s and %s", got.Key, want.Key, got.Fields, want.Fields)
+	if got.Key != want.Key || got.Fingerprint.Message != want.Fingerprint.Message || got.Fingerprint != want.Fingerprint {
+		t.Errorf("one message is two: %s and %s, %s and %s", got.Key, want.Key, got.Fingerprint.Fields, want.Fingerprint.Fields)
 	}
 }
 
@@ -556,7 +556,7 @@ func TestARoundedNumberIsNotSent(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "customer may have been rounded") {
 			t.Errorf("%s: error %v", number, err)
 		}
-		if e.Message == "" {
+		if e.Fingerprint.Message == "" {
 			t.Errorf("%s: no fingerprint of the message; a repeat cannot be answered", number)
 		}
 	}
@@ -590,12 +590,12 @@ func TestEffectIsWhole(t *testing.T) {
 	if err := e.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	freeze := e.Freeze
-	e.Freeze = nil
-	e.Message, e.Fingerprint, e.Fields = "", "", ""
+	freeze := e.Render
+	e.Render = nil
+	e.Fingerprint.Message, e.Fingerprint, e.Fingerprint.Fields = "", "", ""
 	want := zabor.Effect{
 		Key: zabor.Key{Scope: "shop", Order: "7", Step: "charge"}, Provider: "acquirer", Account: "main",
-		Amount: zabor.Money{Minor: 1999, Currency: "EUR"}, Timeout: 10e9, Attempts: 3,
+		Amount: zabor.Money{Minor: 1999, Currency: "EUR"}, Timeout: 10e9, MaxAttempts: 3,
 		AbsentAfter: 120e9, ReplayFor: 3e9, HoldAfter: 60e9, PendingFor: 3600e9, MissingRow: zabor.Captured,
 	}
 	if !reflect.DeepEqual(e, want) {
@@ -626,7 +626,7 @@ func TestExponents(t *testing.T) {
 		s.Providers = map[string]Provider{"acquirer": {Timeout: 1, Exponents: provider.Exponents{"HUF": 0}}}
 	})
 	e := effect(t, s, Message{Data: map[string]any{"orderId": "7", "cents": int64(199900)}})
-	frozen, err := e.Freeze(zabor.ProviderKeys{Request: "k"}, "")
+	frozen, err := e.Render(zabor.ProviderKeys{Request: "k"}, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -140,8 +140,8 @@ func TestHooksRideAlong(t *testing.T) {
 		if got := s.told(); got != wellTold || s.calls != 1 {
 			t.Errorf("%d calls; the shop says %s, want %s", s.calls, got, wellTold)
 		}
-		if row := s.row("7"); row.HookData != nil || row.HookDue != "" || !row.Hooked {
-			t.Errorf("the row keeps hook data %s, due %q, hooked %v", row.HookData, row.HookDue, row.Hooked)
+		if row := s.row("7"); row.Open.HookData != nil || row.HookDue != "" || !row.Open.HookDone {
+			t.Errorf("the row keeps hook data %s, due %q, hooked %v", row.Open.HookData, row.HookDue, row.Open.HookDone)
 		}
 	})
 }
@@ -158,7 +158,7 @@ func TestASettledHookIsRepeatedAlone(t *testing.T) {
 			t.Fatalf("error %v, want ErrHookDue", err)
 		}
 		saved := s.row("7")
-		if saved.State != zabor.Settled || saved.Reference != "pay_1" || saved.HookDue != "settled" || saved.HookData == nil {
+		if saved.State != zabor.Settled || saved.Reference != "pay_1" || saved.HookDue != "settled" || saved.Open.HookData == nil {
 			t.Fatalf("row %+v, want it settled, with its reference and a due hook", saved)
 		}
 		if !strings.Contains(saved.Reason, "hook settled") || !strings.Contains(saved.Reason, "it hit 0 rows, not 1") {
@@ -180,7 +180,7 @@ func TestASettledHookIsRepeatedAlone(t *testing.T) {
 			}
 		}
 		row, err := s.deliver("7")
-		if err != nil || row.HookDue != "" || row.HookData != nil || row.Reference != "pay_1" {
+		if err != nil || row.HookDue != "" || row.Open.HookData != nil || row.Reference != "pay_1" {
 			t.Errorf("row %+v, %v; want nothing due", row, err)
 		}
 		if got := s.told(); got != wellTold || s.calls != 1 {
@@ -276,7 +276,7 @@ func TestFailedHooks(t *testing.T) {
 					t.Errorf("reason %q, want %q in it", row.Reason, o.says)
 				}
 				if o.state == zabor.Captured {
-					if !errors.Is(err, zabor.ErrReleased) || row.State != zabor.Released || row.Basis != zabor.ByHook || row.Attempts() != 1 || row.Hooked || s.calls != 0 {
+					if !errors.Is(err, zabor.ErrReleased) || row.State != zabor.Released || row.Cause != zabor.ByCall || row.Attempts() != 1 || row.Open.HookDone || s.calls != 0 {
 						t.Fatalf("error %v, %d calls, row %+v; want it released by its hook, with one attempt and no call", err, s.calls, row)
 					}
 					if before != "" && s.told() != before {
@@ -359,7 +359,7 @@ func TestADeadlockedHookRunsAgain(t *testing.T) {
 			if err := s.store.DB().QueryRow("SELECT SUM(paid) FROM orders").Scan(&paid); err != nil || paid != 2 || s.calls != 1 {
 				t.Errorf("%d rows were changed, %v, %d calls; want 2 and 1", paid, err, s.calls)
 			}
-			if row := s.row("7"); row.State != zabor.Settled || row.Attempts() != 1 || row.Captures != 1 {
+			if row := s.row("7"); row.State != zabor.Settled || row.Attempts() != 1 || row.Tries != 1 {
 				t.Errorf("row %+v, want it settled by the first attempt", row)
 			}
 		})

@@ -77,7 +77,7 @@ func TestHookParameters(t *testing.T) {
 	}
 	for _, dialect := range []Dialect{MySQL, Postgres, SQLite} {
 		s := hooked(t, dialect, map[zabor.State]Hook{zabor.Settled: {SQL: insert, Rows: 1}})
-		row.HookData = effect(t, s, Message{Data: data}).HookData
+		row.Open.HookData = effect(t, s, Message{Data: data}).HookData
 		h, err := s.Hook(row)
 		if err != nil {
 			t.Fatal(err)
@@ -137,7 +137,7 @@ func TestHookRefuses(t *testing.T) {
 	} {
 		test.data["orderId"], test.data["cents"] = "7", int64(1)
 		e, err := s.Effect(t.Context(), Message{Data: test.data})
-		if err == nil || !strings.Contains(err.Error(), test.says) || e.Message == "" {
+		if err == nil || !strings.Contains(err.Error(), test.says) || e.Fingerprint.Message == "" {
 			t.Errorf("%s: error %v, want %q", name, err, test.says)
 		}
 	}

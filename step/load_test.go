@@ -143,7 +143,7 @@ func TestLoadFindsExactlyTheOrder(t *testing.T) {
 				if !errors.Is(err, test.err) || test.err == nil && err != nil {
 					t.Fatalf("error %v, want %v", err, test.err)
 				}
-				if e.Message == "" || e.Key.Order == "" {
+				if e.Fingerprint.Message == "" || e.Key.Order == "" {
 					t.Errorf("without key or fingerprint of the message: %+v", e)
 				}
 			})

@@ -95,7 +95,7 @@ func TestAMissingAmountIsRefusedBeforeTheCapture(t *testing.T) {
 		if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), missing) {
 			t.Errorf("without %s: error %v", missing, err)
 		}
-		if e.Freeze != nil || e.Message == "" {
+		if e.Render != nil || e.Fingerprint.Message == "" {
 			t.Errorf("without %s: effect %+v; want a fingerprint of the message, and no request", missing, e)
 		}
 	}
@@ -145,7 +145,7 @@ func TestEveryAmountReachesTheProviderAsItIs(t *testing.T) {
 		if e.Amount != want {
 			t.Fatalf("%#v became %+v, want %+v", way.value, e.Amount, want)
 		}
-		frozen, err := e.Freeze(zabor.ProviderKeys{Request: "k"}, "")
+		frozen, err := e.Render(zabor.ProviderKeys{Request: "k"}, "")
 		if err != nil {
 			t.Fatal(err)
 		}

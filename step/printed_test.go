@@ -111,7 +111,7 @@ func TestAMessagesFingerprintsAreWhatRowsHave(t *testing.T) {
 	t.Parallel()
 	const message, request = "6a4beb77df671fac7159c5fd380c51de7331b12ed0a35d3f6afab5e47f334529", "1a51c0594f4b13d5eb98e7c0544fa60c63bf41d7c2e1ae0166f3ae39f172ead5"
 	e := effect(t, fingerprinted(t), Message{Data: wire()})
-	if e.Message != message || e.Fingerprint != request {
-		t.Errorf("got %q and %q, want %q and %q", e.Message, e.Fingerprint, message, request)
+	if e.Fingerprint.Message != message || e.Fingerprint != request {
+		t.Errorf("got %q and %q, want %q and %q", e.Fingerprint.Message, e.Fingerprint, message, request)
 	}
 }
