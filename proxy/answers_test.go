@@ -20,7 +20,6 @@ import (
 	"zabor/provider"
 	"zabor/proxy"
 	"zabor/sandbox"
-	"zabor/step"
 )
 
 // What a call comes to, what its caller is told, and what a repeat is told.
@@ -128,8 +127,8 @@ func TestNotReached(t *testing.T) {
 	d := open(t, settings{upstream: "http://" + address})
 	d.do("POST", "/acquirer/payments", charge, fenced("1001", "charge")...).says(t, 502, "not-reached", "released")
 	d.do("POST", "/acquirer/payments", charge, fenced("1001", "charge")...).says(t, 503, "paused", "released")
-	if row := d.row("1001", "charge"); row.Attempts() != 0 {
-		t.Errorf("attempts=%d, want 0: nothing was sent", row.Attempts())
+	if row := d.row("1001", "charge"); row.Tries != 0 {
+		t.Errorf("tries=%d, want 0: nothing was sent", row.Tries)
 	}
 	server := httptest.NewUnstartedServer(d.box)
 	if server.Listener, err = net.Listen("tcp", address); err != nil {
@@ -432,7 +431,7 @@ func TestDoneWithoutAnswer(t *testing.T) {
 			t.Fatal(err)
 		}
 		ask(d).says(t, 402, "", "declined")
-		if _, _, err := d.store.EndAnswers(t.Context(), "", 0, zabor.Key{}, 10); err != nil {
+		if _, _, err := d.store.EraseAnswers(t.Context(), "", 0, time.Time{}, 10); err != nil {
 			t.Fatal(err)
 		}
 		ask(d).says(t, 402, "declined", "declined")
@@ -488,7 +487,7 @@ func TestDoneWithoutAnswer(t *testing.T) {
 		t.Parallel()
 		d := open(t, settings{})
 		ask(d).says(t, 201, "", "settled")
-		if _, _, err := d.store.EndAnswers(t.Context(), "", 0, zabor.Key{}, 10); err != nil {
+		if _, _, err := d.store.EraseAnswers(t.Context(), "", 0, time.Time{}, 10); err != nil {
 			t.Fatal(err)
 		}
 		ask(d).says(t, 410, "no-answer", "settled")
@@ -666,36 +665,6 @@ func TestPartsAndLibraries(t *testing.T) {
 	if got := len(box.Charges("1001")); got != 1 {
 		t.Errorf("charges=%d, want 1", got)
 	}
-}
-
-// A row that a version has written which took the library for a part of the request
-// is known by it.
-func TestRowOfAVersionBefore(t *testing.T) {
-	t.Parallel()
-	d := open(t, settings{})
-	ask := func(library, body string) answer {
-		return d.do("POST", "/acquirer/payments", body, append(fenced("1001", "charge"), "Adyen-Library-Version", library)...)
-	}
-	ask("1.0", charge).says(t, 201, "", "settled")
-	row := d.row("1001", "charge")
-	next := row
-	next.Claim.Epoch++
-	request := provider.Request{Method: "POST", Path: "/payments", ContentType: "application/json", Body: []byte(charge), Header: []zabor.HeaderField{{Name: "Adyen-Library-Version", Value: "1.0"}}}
-	next.Fingerprint.Message = step.Print("acquirer", "acct", request.Open(), nil).Earlier()
-	next.Fingerprint = next.Fingerprint.Message
-	if next.Fingerprint.Message == row.Fingerprint.Message {
-		t.Fatal("the versions do not differ")
-	}
-	if err := d.store.Swap(t.Context(), row, next, zabor.Write{}); err != nil {
-		t.Fatal(err)
-	}
-	ask("1.0", charge).says(t, 201, "", "settled")
-	if d.alerted("other-request") {
-		t.Error("an alert for the same request")
-	}
-	ask("1.1", charge).says(t, 422, "other-request", "settled") // what was another request then
-	ask("1.0", strings.Replace(charge, "1999", "2999", 1)).says(t, 422, "other-request", "settled")
-	d.posts(1)
 }
 
 // dump is all that is in a table.

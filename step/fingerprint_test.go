@@ -549,7 +549,7 @@ func TestARoundedNumberIsNotSent(t *testing.T) {
 		first := effect(t, s, Message{Data: map[string]any{
 			"orderId": "7", "cents": json.Number("1999"), "currency": "EUR", "customer": "c", "lines": []any{}, "unused": number,
 		}, Rewritten: true})
-		if first.Fingerprint == "" {
+		if first.Fingerprint.Request == "" {
 			t.Error("an unused number is refused")
 		}
 		e, err := s.Effect(t.Context(), Message{Data: data, Rewritten: true})
@@ -592,7 +592,7 @@ func TestEffectIsWhole(t *testing.T) {
 	}
 	freeze := e.Render
 	e.Render = nil
-	e.Fingerprint.Message, e.Fingerprint, e.Fingerprint.Fields = "", "", ""
+	e.Fingerprint = zabor.Fingerprint{}
 	want := zabor.Effect{
 		Key: zabor.Key{Scope: "shop", Order: "7", Step: "charge"}, Provider: "acquirer", Account: "main",
 		Amount: zabor.Money{Minor: 1999, Currency: "EUR"}, Timeout: 10e9, MaxAttempts: 3,
