@@ -248,7 +248,8 @@ func TestADecisionOnAnOldPage(t *testing.T) {
 	if code, body := o.ask(http.MethodPost, "/decide", form); code != 200 || !strings.Contains(body, "Is this right?") {
 		t.Fatalf("status %d\n%s", code, body)
 	}
-	if _, err := o.fence.Decide(t.Context(), zabor.Decision{Key: row.Key, Seen: row.Claim, Action: zabor.Decline, By: "boris", Reason: "the bank says no"}); err != nil {
+	o.age(row)
+	if _, err := o.fence.Decide(t.Context(), zabor.Decision{Key: row.Key, Seen: row.Claim, Action: zabor.Decline, By: "boris", Reason: "the bank says no", CheckedProvider: true}); err != nil {
 		t.Fatal(err)
 	}
 	for _, confirm := range []string{"", "yes"} {

@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -348,6 +349,14 @@ func (d *door) eventually(what string, cond func() bool) {
 	}
 }
 
+// age makes all rows so old that no call of theirs can be on its way any more.
+func (d *door) age() {
+	d.t.Helper()
+	if _, err := d.store.DB().ExecContext(d.t.Context(), "UPDATE zabor_fences SET send_until = captured_at - absent_after"); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
 // Rows that are done without an answer of their own.
 func TestDoneWithoutAnswer(t *testing.T) {
 	t.Parallel()
@@ -358,7 +367,7 @@ func TestDoneWithoutAnswer(t *testing.T) {
 		if row, err := d.store.Load(t.Context(), k); err == nil {
 			seen = row.Claim
 		}
-		if _, err := d.fence.Decide(t.Context(), zabor.Decision{Key: k, Seen: seen, Action: action, Reference: reference, By: "me", Reason: "looked it up"}); err != nil {
+		if _, err := d.fence.Decide(t.Context(), zabor.Decision{Key: k, Seen: seen, Action: action, Reference: reference, By: "me", Reason: "looked it up", CheckedProvider: true}); err != nil {
 			d.t.Fatal(err)
 		}
 	}
@@ -461,6 +470,7 @@ func TestDoneWithoutAnswer(t *testing.T) {
 		}
 		ask(d).says(t, 202, "", "pending")
 		processing := d.row("1001", "charge").Answer
+		d.age()
 		person(d, zabor.Decline, "")
 		ask(d).says(t, 402, "declined", "declined")
 		row := d.row("1001", "charge")
@@ -554,6 +564,7 @@ func TestACardIsNotKeptInAnyForm(t *testing.T) {
 	t.Parallel()
 	const number, code = "4242424242424242", "73519"
 	told := make(chan string, 1)
+	var payments atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, err := io.ReadAll(r.Body); err != nil {
 			t.Error(err)
@@ -567,7 +578,7 @@ func TestACardIsNotKeptInAnyForm(t *testing.T) {
 			io.WriteString(w, text)
 		default:
 			w.WriteHeader(202)
-			io.WriteString(w, `{"id":"pay_1","status":"processing"}`)
+			fmt.Fprintf(w, `{"id":"pay_%d","status":"processing"}`, payments.Add(1))
 		}
 	}))
 	defer server.Close()
