@@ -18,11 +18,10 @@ func (s *Store) EraseAnswers(ctx context.Context, scope string, keep time.Durati
 		start = from.UnixMicro()
 	}
 	// All that were captured in one moment are looked at together.
-	end := s.dialect.sql("SELECT captured_at FROM zabor_fences WHERE captured_at >= ? AND captured_at <= {now} - ? ORDER BY captured_at LIMIT 1 OFFSET ?")
 	last := int64(0)
 	err = s.repeat(ctx, func(ctx context.Context) error {
 		last = 0
-		return s.query(ctx, func(rows *sql.Rows) error { return rows.Scan(&last) }, end, start, micros(keep), int64(limit-1))
+		return s.query(ctx, func(rows *sql.Rows) error { return rows.Scan(&last) }, s.dialect.sql(answersEnd), start, micros(keep), int64(limit-1))
 	})
 	where, args := within(scope, "captured_at >= ?", []any{start})
 	if last != 0 {
@@ -44,3 +43,6 @@ func (s *Store) EraseAnswers(ctx context.Context, scope string, keep time.Durati
 	}
 	return erased, next, nil
 }
+
+// answersEnd is the moment of the last row that is looked at.
+const answersEnd = "SELECT captured_at FROM zabor_fences WHERE captured_at >= ? AND captured_at <= {now} - ? ORDER BY captured_at LIMIT 1 OFFSET ?"

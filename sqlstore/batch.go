@@ -1,13 +1,17 @@
 package sqlstore
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"zabor"
@@ -88,7 +92,11 @@ func (s *Store) share(c change, w zabor.Write) (shared bool, done func()) {
 	ctx, cancel := context.WithTimeout(context.Background(), batchLimit)
 	defer cancel()
 	tell := committed
-	if err := s.dialect.batch(ctx, s, ops); err != nil {
+	var changes []change
+	for _, other := range ops {
+		changes = append(changes, other.change)
+	}
+	if err := s.dialect.batch(ctx, s, s.merged(changes)); err != nil {
 		tell = byOneself
 	}
 	for _, other := range ops {
@@ -130,12 +138,87 @@ func (g *gathering) next() {
 	op.turn <- lead
 }
 
+// merged is what writes all of changes: few statements, each of as many rows as the
+// database has a form for.
+func (s *Store) merged(changes []change) (all []statement) {
+	var inserts, references []statement
+	var finishes []*ending
+	for _, c := range changes {
+		switch {
+		case c.ending != nil:
+			finishes = append(finishes, c.ending)
+		case c.first.query == s.text.insert[0]:
+			inserts = append(inserts, c.first)
+		default:
+			all = append(all, c.first)
+		}
+		for _, r := range c.references {
+			references = append(references, r.statement)
+		}
+	}
+	all = append(all, inOne(s.text.insert, inserts)...)
+	for len(finishes) > 0 {
+		var alike []*ending
+		alike, finishes = allLike(finishes)
+		for len(alike) > 0 {
+			text, n := s.text.finish.most(len(alike))
+			all, alike = append(all, finishAll(text, alike[:n])), alike[n:]
+		}
+	}
+	return append(all, inOne(s.text.insertReference, references)...)
+}
+
+// inOne puts statements of one row into statements of many.
+func inOne(texts forRows, ones []statement) (all []statement) {
+	for len(ones) > 0 {
+		text, n := texts.most(len(ones))
+		m := statement{query: text, rows: n}
+		for _, one := range ones[:n] {
+			m.args = append(m.args, one.args...)
+		}
+		all, ones = append(all, m), ones[n:]
+	}
+	return all
+}
+
+// allLike divides finishes into those that can be written with the first, and the rest.
+func allLike(finishes []*ending) (alike, rest []*ending) {
+	claims := map[string]bool{}
+	for _, f := range finishes {
+		id := string(f.claim[len(f.claim)-1].([]byte))
+		if claims[id] || !f.like(finishes[0]) { // the claim alone tells the rows apart
+			rest = append(rest, f)
+			continue
+		}
+		claims[id] = true
+		alike = append(alike, f)
+	}
+	return alike, rest
+}
+
+// like reports whether f and g differ in the columns of varies alone.
+func (f *ending) like(g *ending) bool {
+	for i, column := range finishColumns {
+		if varies[column] {
+			continue
+		}
+		if a, ok := f.values[i].([]byte); ok {
+			if !bytes.Equal(a, g.values[i].([]byte)) {
+				return false
+			}
+		} else if f.values[i] != g.values[i] {
+			return false
+		}
+	}
+	return true
+}
+
 // errNoBatch: the driver of a given pool is not pgx itself but something around it.
 var errNoBatch = errors.New("the driver sends no batches")
 
-// batchPostgres runs all statements in one transaction: sent at once, looked at, and
-// committed.
-func batchPostgres(ctx context.Context, s *Store, ops []*batched) error {
+// batchPostgres sends all statements at once. Without a BEGIN they are one transaction that
+// commits by itself: a statement that misses must fail.
+func batchPostgres(ctx context.Context, s *Store, all []statement) error {
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
 		return err
@@ -146,57 +229,31 @@ func batchPostgres(ctx context.Context, s *Store, ops []*batched) error {
 		if !ok {
 			return errNoBatch
 		}
-		err := sendBatch(ctx, pg.Conn(), ops)
-		if err != nil && !pg.Conn().IsClosed() {
-			if _, undone := pg.Conn().Exec(context.WithoutCancel(ctx), "ROLLBACK"); undone != nil {
-				return errors.Join(err, undone)
-			}
+		b := &pgx.Batch{}
+		for _, one := range all {
+			// A division by zero, where it hits fewer.
+			b.Queue(fmt.Sprintf("WITH hit AS (%s RETURNING 1) SELECT 1 / (count(*) / %d) FROM hit", one.query, one.rows), one.args...)
+		}
+		err := pg.Conn().SendBatch(ctx, b).Close()
+		if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code == "22012" { // division_by_zero
+			return errMissed
 		}
 		return err
 	})
 }
 
-func sendBatch(ctx context.Context, conn *pgx.Conn, ops []*batched) error {
-	b := &pgx.Batch{}
-	b.Queue("BEGIN")
-	for _, op := range ops {
-		for _, one := range op.change.statements {
-			b.Queue(one.query, one.args...)
-		}
+// batchTx runs all statements in one transaction. An insert alone is one by itself.
+func batchTx(ctx context.Context, s *Store, all []statement) error {
+	if len(all) == 1 && strings.HasPrefix(all[0].query, "INSERT INTO zabor_fences") {
+		return s.alone(ctx, all[0])
 	}
-	results := conn.SendBatch(ctx, b)
-	_, err := results.Exec()
-	for _, op := range ops {
-		for _, one := range op.change.statements {
-			tag, execErr := results.Exec()
-			switch {
-			case execErr != nil:
-				err = errors.Join(err, execErr)
-			case one.need != anyRows && tag.RowsAffected() != 1 && err == nil:
-				err = errMissed
-			}
-			if execErr != nil {
-				results.Close()
-				return err
-			}
-		}
-	}
-	if closeErr := results.Close(); closeErr != nil || err != nil {
-		return errors.Join(err, closeErr)
-	}
-	_, err = conn.Exec(ctx, "COMMIT")
-	return err
-}
-
-// batchTx runs all statements in one transaction.
-func batchTx(ctx context.Context, s *Store, ops []*batched) error {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer tx.Rollback()
-	for _, op := range ops {
-		if err := s.runAll(ctx, tx, op.change); err != nil {
+	for _, one := range all {
+		if err := s.run(ctx, tx, one); err != nil {
 			return err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math/bits"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,33 +16,81 @@ import (
 
 // statements are the texts of a row's writes and reads.
 type statements struct {
-	insert, insertReference            string
-	finish, update                     string // a row that nothing is left to do for; any other
+	insert, insertReference            forRows
+	finish                             forRows // of a row that nothing is left to do for
+	update                             string  // of any other
 	lock, load, owner, samples, note   string
 	watched, markParked, markForwarded string
 }
 
+// forRows are the texts of one write for 1, 2, 4 … 128 rows; empty: the database has none
+// for so many.
+type forRows [8]string
+
+// most is the text for as many rows as there is one for, up to n, and their number.
+func (f forRows) most(n int) (text string, rows int) {
+	size := min(bits.Len(uint(n)), len(f)) - 1
+	for f[size] == "" {
+		size--
+	}
+	return f[size], 1 << size
+}
+
+// manyRows are the texts that text makes, of which only the first is made unless the
+// database is to write many rows at once.
+func (d *dialect) manyRows(many bool, text func(n int) string) (f forRows) {
+	for i := range f {
+		if i == 0 || many {
+			f[i] = d.sql(text(1 << i))
+		}
+	}
+	return f
+}
+
+// finishColumns are what the last write of a row binds, and varies those of them in which
+// rows may differ that are finished at once.
+var (
+	finishColumns = strings.Split(answerColumns+", "+stateColumns, ", ")
+	varies        = map[string]bool{"answer_status": true, "answer_header": true, "answer_body": true, "reference": true, "attempt_id": true}
+)
+
 func newStatements(d *dialect) statements {
-	// state_since stands before state: MySQL assigns from left to right, and reads
-	// what it has just assigned.
 	const head = "UPDATE zabor_fences SET state_since = CASE WHEN state = ? THEN state_since ELSE {now} END, "
+	const erase = "request = NULL, hook_data = NULL, due_at = NULL, "
 	set := func(lists ...string) string {
 		return strings.ReplaceAll(strings.Join(lists, ", "), ", ", " = ?, ") + " = ?"
 	}
-	claim := " WHERE " + ofKey + " AND epoch = ? AND attempt_id = ?"
+	const claimed = ofKey + " AND epoch = ? AND attempt_id = ?"
 	all := strings.Join([]string{keyColumns, askedColumns, stateColumns, answerColumns, openColumns}, ", ")
 	return statements{
-		insert: d.sql("INSERT INTO zabor_fences (" + all + ", send_until, replay_until, due_at, silent, captured_at, state_since, watcher, watch_until, watched) VALUES (" +
-			strings.Repeat("?, ", 1+strings.Count(all, ",")) + "? * {now} + ?, ? * {now} + ?, " + dueAt + ", ?, {now}, {now}, {none}, 0, 0)"),
-		finish: d.sql(head + set(stateColumns, answerColumns) + ", request = NULL, hook_data = NULL, due_at = NULL" + claim),
+		insert: d.manyRows(d.manyValues, func(n int) string {
+			row := "(" + strings.Repeat("?, ", 1+strings.Count(all, ",")) + "? * {now} + ?, ? * {now} + ?, " + dueAt + ", ?, {now}, {now}, {none}, 0, 0)"
+			return "INSERT INTO zabor_fences (" + all + ", send_until, replay_until, due_at, silent, captured_at, state_since, watcher, watch_until, watched) VALUES " +
+				row + strings.Repeat(", "+row, n-1)
+		}),
+		insertReference: d.manyRows(d.manyValues, func(n int) string {
+			const row = "(?, ?, ?, ?, ?, ?, ?, ?, {now})"
+			return d.insertNew + " INTO zabor_references (reference, installation, provider, account, address, " + keyColumns + ", noted_at) VALUES " +
+				row + strings.Repeat(", "+row, n-1) + d.elseNothing
+		}),
+		finish: d.manyRows(d.manyCases, func(n int) string {
+			query := head + erase
+			for _, column := range finishColumns {
+				value := "?"
+				if n > 1 && varies[column] {
+					value = "CASE attempt_id" + strings.Repeat(" WHEN ? THEN ?", n) + " END"
+				}
+				query += column + " = " + value + ", "
+			}
+			return strings.TrimSuffix(query, ", ") + " WHERE " + claimed + strings.Repeat(" OR "+claimed, n-1)
+		}),
 		update: d.sql(head + set(askedColumns, stateColumns, answerColumns, openColumns) +
 			", send_until = {greatest}(send_until, ? * {now} + ?), replay_until = CASE WHEN ? = 1 THEN ? * {now} + ? ELSE replay_until END, due_at = " + dueAt +
-			", watched = CASE WHEN ? = 1 THEN 0 ELSE watched END, silent = ?, watcher = CASE WHEN ? = 1 THEN {none} ELSE watcher END, watch_until = CASE WHEN ? = 1 THEN 0 ELSE watch_until END" + claim),
-		insertReference: d.sql(d.insertNew + " INTO zabor_references (reference, installation, provider, account, address, " + keyColumns + ", noted_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, {now})" + d.elseNothing),
-		lock:            d.sql("SELECT epoch FROM zabor_fences WHERE " + ofKey + "{lock}"),
-		load:            d.sql(selectRow + " WHERE " + ofKey),
-		owner:           d.sql("SELECT " + keyColumns + " FROM zabor_references WHERE reference = ? AND installation = ? AND provider = ? AND account = ?"),
-		samples:         d.sql("SELECT " + keyColumns + " FROM zabor_references WHERE provider = ? AND account = ? AND address = ? ORDER BY noted_at DESC LIMIT ?"),
+			", watched = CASE WHEN ? = 1 THEN 0 ELSE watched END, silent = ?, watcher = CASE WHEN ? = 1 THEN {none} ELSE watcher END, watch_until = CASE WHEN ? = 1 THEN 0 ELSE watch_until END WHERE " + claimed),
+		lock:    d.sql("SELECT epoch FROM zabor_fences WHERE " + ofKey + "{lock}"),
+		load:    d.sql(selectRow + " WHERE " + ofKey),
+		owner:   d.sql("SELECT " + keyColumns + " FROM zabor_references WHERE reference = ? AND installation = ? AND provider = ? AND account = ?"),
+		samples: d.sql("SELECT " + keyColumns + " FROM zabor_references WHERE provider = ? AND account = ? AND address = ? ORDER BY noted_at DESC LIMIT ?"),
 		watched: d.sql("UPDATE zabor_fences SET watched = watched + ?, silent = silent + ?, due_at = " + dueAt + ", watch_until = " + dueAt +
 			" WHERE " + ofKey + " AND due_at IS NOT NULL AND watcher = ? AND send_id = ?"),
 		markParked:    d.sql("UPDATE zabor_fences SET parked = ? WHERE " + ofKey),
@@ -76,45 +125,64 @@ func (d *dialect) sql(query string) string {
 // change is one row's write: statements of one transaction. The first one decides.
 type change struct {
 	key        zabor.Key
-	statements []statement
+	first      statement
+	ending     *ending // what first is made of, where it finishes the row
 	references []reference
 }
 
-// statement is one statement of a change.
+// statement is one with its arguments, which must hit so many rows.
 type statement struct {
 	query string
 	args  []any
-	need  need
+	rows  int
 }
 
-// need says how many rows a statement must hit.
-type need uint8
+// ending is the last write of a row.
+type ending struct {
+	state  any
+	values []any // of finishColumns
+	claim  []any // the key, and the claim that it follows
+}
 
-const (
-	anyRows need = iota
-	oneRow       // else the claim is stale
-	newRef       // none: the reference is there already, and its owner decides
-)
+// finishAll is the statement that finishes the rows of all, which differ in the columns
+// of varies alone.
+func finishAll(text string, all []*ending) statement {
+	args := []any{all[0].state}
+	for i, column := range finishColumns {
+		if len(all) == 1 || !varies[column] {
+			args = append(args, all[0].values[i])
+			continue
+		}
+		for _, f := range all {
+			args = append(args, f.claim[len(f.claim)-1], f.values[i])
+		}
+	}
+	for _, f := range all {
+		args = append(args, f.claim...)
+	}
+	return statement{text, args, len(all)}
+}
 
-// reference is one reference that a change adds.
+// reference is one reference that a change adds. Where its statement hits nothing it is
+// there already, and its owner decides.
 type reference struct {
+	statement
 	value string
 	of    zabor.Row
-}
-
-func (c *change) add(n need, query string, args ...any) {
-	c.statements = append(c.statements, statement{query, args, n})
 }
 
 // insertion is the write of row where there is none.
 func (s *Store) insertion(row zabor.Row, w zabor.Write) (change, error) {
 	c := change{key: row.Key}
+	if !row.Unfinished() {
+		row.Open = zabor.Open{}
+	}
 	answer, err := s.answerArgs(row)
 	if err != nil {
 		return c, err
 	}
-	c.add(oneRow, s.text.insert, slices.Concat(keyArgs(row.Key), askedArgs(row), stateArgs(row), answer, s.openArgs(row),
-		fromNow(w.Lease), fromNow(w.ReplayFor), due(row, w.DueIn), []any{micros(row.Open.Silent)})...)
+	c.first = statement{s.text.insert[0], slices.Concat(keyArgs(row.Key), askedArgs(row), stateArgs(row), answer, s.openArgs(row),
+		fromNow(w.Lease), fromNow(w.ReplayFor), due(row, w.DueIn), []any{micros(row.Open.Silent)}), 1}
 	s.addReferences(&c, zabor.Row{}, row)
 	return c, nil
 }
@@ -122,21 +190,25 @@ func (s *Store) insertion(row zabor.Row, w zabor.Write) (change, error) {
 // succession is the write of next in place of prev.
 func (s *Store) succession(prev, next zabor.Row, w zabor.Write) (change, error) {
 	c := change{key: next.Key}
+	if !next.Unfinished() {
+		next.Open = zabor.Open{}
+	}
 	answer, err := s.answerArgs(next)
 	if err != nil {
 		return c, err
 	}
 	state, claim := []any{string(next.State)}, append(keyArgs(next.Key), prev.Claim.Epoch, prev.Claim.ID[:])
 	if !next.Unfinished() && asksTheSame(prev, next) {
-		c.add(oneRow, s.text.finish, slices.Concat(state, stateArgs(next), answer, claim)...)
+		c.ending = &ending{state[0], append(answer, stateArgs(next)...), claim}
+		c.first = finishAll(s.text.finish[0], []*ending{c.ending})
 	} else {
 		moved, sent, silent := next.State != prev.State, next.Open.Send != prev.Open.Send, next.Open.Silent
 		if sent {
 			silent = 0
 		}
 		left := number(moved || sent)
-		c.add(oneRow, s.text.update, slices.Concat(state, askedArgs(next), stateArgs(next), answer, s.openArgs(next),
-			fromNow(w.Lease), []any{number(w.ReplayFor != 0)}, fromNow(w.ReplayFor), due(next, w.DueIn), []any{number(moved), micros(silent), left, left}, claim)...)
+		c.first = statement{s.text.update, slices.Concat(state, askedArgs(next), stateArgs(next), answer, s.openArgs(next),
+			fromNow(w.Lease), []any{number(w.ReplayFor != 0)}, fromNow(w.ReplayFor), due(next, w.DueIn), []any{number(moved), micros(silent), left, left}, claim), 1}
 	}
 	s.addReferences(&c, prev, next)
 	return c, nil
@@ -148,8 +220,8 @@ func (s *Store) addReferences(c *change, prev, next zabor.Row) {
 		if r.is == "" || r.is == r.was || next.State == zabor.Held {
 			continue
 		}
-		c.references = append(c.references, reference{r.is, next})
-		c.add(newRef, s.text.insertReference, slices.Concat([]any{[]byte(r.is), []byte(installation(next.Scope)), []byte(next.Provider), []byte(next.Account), next.Endpoint.Address}, keyArgs(next.Key))...)
+		c.references = append(c.references, reference{statement{s.text.insertReference[0], slices.Concat(
+			[]any{[]byte(r.is), []byte(installation(next.Scope)), []byte(next.Provider), []byte(next.Account), next.Endpoint.Address}, keyArgs(next.Key)), 1}, r.is, next})
 	}
 }
 
@@ -282,20 +354,27 @@ func (s *Store) Swap(ctx context.Context, prev, next zabor.Row, w zabor.Write) e
 // commit runs c and what goes with it, all or nothing. errMissed: the first statement
 // hit no row.
 func (s *Store) commit(ctx context.Context, c change, w zabor.Write) error {
-	if s.dialect.pipelined && w.Hook == nil && w.Note == nil {
-		err := s.dialect.batch(ctx, s, []*batched{{change: c}})
-		if !errors.Is(err, errMissed) && !errors.Is(err, errNoBatch) {
+	if w.Hook == nil && w.Note == nil {
+		if err := s.atOnce(ctx, c); !errors.Is(err, errNotAtOnce) {
 			return err
 		}
-		// One statement after the other tells which one missed.
 	}
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer tx.Rollback()
-	if err := s.runAll(ctx, tx, c); err != nil {
+	if err := s.run(ctx, tx, c.first); err != nil {
 		return err
+	}
+	for _, r := range c.references {
+		err := s.run(ctx, tx, r.statement)
+		if errors.Is(err, errMissed) {
+			err = s.checkOwner(ctx, tx, r)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	if w.Hook != nil {
 		if err := s.runHook(ctx, tx, *w.Hook); err != nil {
@@ -310,34 +389,48 @@ func (s *Store) commit(ctx context.Context, c change, w zabor.Write) error {
 	return tx.Commit()
 }
 
-// runAll runs the statements of c in tx.
-func (s *Store) runAll(ctx context.Context, tx *sql.Tx, c change) error {
-	refs := c.references
-	for _, one := range c.statements {
-		st, err := s.statement(ctx, one.query)
-		if err != nil {
-			return err
-		}
-		result, err := tx.StmtContext(ctx, st).ExecContext(ctx, one.args...)
-		if err != nil {
-			return err
-		}
-		n, err := result.RowsAffected()
-		switch {
-		case err != nil:
-			return err
-		case one.need == oneRow && n != 1:
-			return errMissed
-		case one.need != newRef:
-			continue
-		case n == 0:
-			if err := s.checkOwner(ctx, tx, refs[0]); err != nil {
-				return err
-			}
-		}
-		refs = refs[1:]
+// errNotAtOnce: nothing was written. One statement after the other tells which one missed.
+var errNotAtOnce = errors.New("it is to be written one statement after the other")
+
+// atOnce commits c in one round trip where that can be.
+func (s *Store) atOnce(ctx context.Context, c change) error {
+	switch {
+	case len(c.references) == 0:
+		return s.alone(ctx, c.first)
+	case !s.dialect.pipelined:
+		return errNotAtOnce
 	}
-	return nil
+	err := s.dialect.batch(ctx, s, s.merged([]change{c}))
+	if errors.Is(err, errMissed) || errors.Is(err, errNoBatch) {
+		return errNotAtOnce
+	}
+	return err
+}
+
+// alone runs one in a transaction of its own. errMissed: it hit fewer rows than it must.
+func (s *Store) alone(ctx context.Context, one statement) error {
+	n, err := s.exec(ctx, one.query, one.args...)
+	if err == nil && n != int64(one.rows) {
+		return errMissed
+	}
+	return err
+}
+
+// run runs one in tx. errMissed: it hit fewer rows than it must.
+func (s *Store) run(ctx context.Context, tx *sql.Tx, one statement) error {
+	st, err := s.statement(ctx, one.query)
+	if err != nil {
+		return err
+	}
+	result, err := tx.StmtContext(ctx, st).ExecContext(ctx, one.args...)
+	if err != nil {
+		return err
+	}
+	n, err := result.RowsAffected()
+	if err == nil && n != int64(one.rows) {
+		err = errMissed
+	}
+	return err
 }
 
 // checkOwner is a [zabor.ReferenceError] if another order has the reference.

@@ -20,12 +20,13 @@ var networked = databases[1:]
 // testRow is a captured row of order/charge.
 func testRow(order string, id byte) zabor.Row {
 	row := zabor.Row{
-		Key: zabor.Key{Order: order, Step: "charge"}, State: zabor.Captured, Basis: zabor.ByCall,
-		Claim: zabor.Claim{Epoch: 1}, Provider: "stripe", Generation: 1, Message: "m", Fingerprint: "f",
-		Captures: 1, Allowance: 3, Lease: time.Minute,
+		Key: zabor.Key{Order: order, Step: "charge"}, State: zabor.Captured, Cause: zabor.ByCall,
+		Claim: zabor.Claim{Epoch: 1}, Endpoint: zabor.Endpoint{Provider: "stripe"}, Generation: 1, Fingerprint: zabor.Fingerprint{Message: "m", Request: "f"},
+		Tries: 1, Unproven: 1, Open: zabor.Open{Lease: time.Minute},
 	}
 	copy(row.Claim.ID[:], "attempt-of-order")
 	row.Claim.ID[15] = id
+	row.Open.Send = row.Claim.ID
 	return row
 }
 
@@ -33,7 +34,7 @@ func settledAfter(row zabor.Row) zabor.Row {
 	next := row
 	next.Claim.Epoch++
 	copy(next.Claim.ID[:], "settling-attempt")
-	next.State, next.Reference = zabor.Settled, "pi_1"
+	next.State, next.Reference, next.Open = zabor.Settled, "pi_1", zabor.Open{}
 	return next
 }
 
@@ -81,14 +82,14 @@ func through(t *testing.T, address string) (*proxy, *Store, *Store) {
 }
 
 // An insert whose answer is lost after the commit is its own process's: one
-// call, attempts 1, no doubt.
+// call, one try, no doubt.
 func TestLostAnswerToInsert(t *testing.T) {
 	for _, d := range networked {
 		t.Run(d.name, func(t *testing.T) {
 			p, s, straight := through(t, d.address(t))
 			row := testRow("1001", 1)
 			p.breakNext(cutAnswer, row.Claim.ID[:])
-			got, err := s.Insert(t.Context(), row, zabor.Write{Lease: row.Lease})
+			got, err := s.Insert(t.Context(), row, zabor.Write{Lease: row.Open.Lease})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -97,13 +98,13 @@ func TestLostAnswerToInsert(t *testing.T) {
 			default:
 				t.Fatal("no connection was cut")
 			}
-			if got.Claim != row.Claim || got.State != zabor.Captured || got.Attempts() != 1 {
-				t.Errorf("got claim %v, %s, attempts=%d; want its own %v, captured, 1", got.Claim, got.State, got.Attempts(), row.Claim)
+			if got.Claim != row.Claim || got.State != zabor.Captured || got.Tries != 1 {
+				t.Errorf("got claim %v, %s, tries=%d; want its own %v, captured, 1", got.Claim, got.State, got.Tries, row.Claim)
 			}
 			if n := count(t, straight, "SELECT COUNT(*) FROM zabor_fences"); n != 1 {
 				t.Errorf("rows=%d, want 1", n)
 			}
-			other, err := s.Insert(t.Context(), testRow("1001", 2), zabor.Write{Lease: row.Lease})
+			other, err := s.Insert(t.Context(), testRow("1001", 2), zabor.Write{Lease: row.Open.Lease})
 			if err != nil || other.Claim != row.Claim {
 				t.Errorf("another's insert: claim %v, error %v; want the first one's", other.Claim, err)
 			}
@@ -125,9 +126,9 @@ func TestLostAnswerToCapture(t *testing.T) {
 			row, err := func() (zabor.Row, error) {
 				p.breakNext(cutAnswer, []byte("frozen-request"))
 				return fence.Do(t.Context(), zabor.Effect{
-					Key: zabor.Key{Order: "1001", Step: "charge"}, Provider: "stripe", Message: "m", Fingerprint: "f",
-					Freeze:  func(zabor.ProviderKeys, string) ([]byte, error) { return []byte("frozen-request"), nil },
-					Timeout: 30 * time.Second, Attempts: 3, MissingRow: zabor.Captured,
+					Key: zabor.Key{Order: "1001", Step: "charge"}, Provider: "stripe", Fingerprint: zabor.Fingerprint{Message: "m", Request: "f"},
+					Render:  func(zabor.ProviderKeys, string) ([]byte, error) { return []byte("frozen-request"), nil },
+					Timeout: 30 * time.Second, MaxAttempts: 3, MissingRow: zabor.Captured,
 				}, func(context.Context, zabor.Row) zabor.Outcome {
 					calls++
 					return zabor.Outcome{Verdict: zabor.Done, Reference: "pi_1"}
@@ -136,8 +137,8 @@ func TestLostAnswerToCapture(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if calls != 1 || row.State != zabor.Settled || row.Attempts() != 1 {
-				t.Errorf("calls=%d, %s, attempts=%d; want 1, settled, 1", calls, row.State, row.Attempts())
+			if calls != 1 || row.State != zabor.Settled || row.Tries != 1 {
+				t.Errorf("calls=%d, %s, tries=%d; want 1, settled, 1", calls, row.State, row.Tries)
 			}
 			if got, err := straight.Load(t.Context(), row.Key); err != nil || got.Claim.Epoch != 2 || got.Reference != "pi_1" {
 				t.Errorf("epoch %d, reference %q, error %v; want 2 and pi_1", got.Claim.Epoch, got.Reference, err)
@@ -151,7 +152,7 @@ func TestLostAnswerToSwap(t *testing.T) {
 		t.Run(d.name, func(t *testing.T) {
 			p, s, straight := through(t, d.address(t))
 			row := testRow("1001", 1)
-			if _, err := s.Insert(t.Context(), row, zabor.Write{Lease: row.Lease}); err != nil {
+			if _, err := s.Insert(t.Context(), row, zabor.Write{Lease: row.Open.Lease}); err != nil {
 				t.Fatal(err)
 			}
 			next := settledAfter(row)
@@ -175,7 +176,7 @@ func TestLateInsert(t *testing.T) {
 			p, s, straight := through(t, d.address(t))
 			row := testRow("1001", 1)
 			p.breakNext(cutHeld, row.Claim.ID[:])
-			got, err := s.Insert(t.Context(), row, zabor.Write{Lease: row.Lease})
+			got, err := s.Insert(t.Context(), row, zabor.Write{Lease: row.Open.Lease})
 			if err != nil || got.Claim != row.Claim {
 				t.Fatalf("claim %v, error %v; want its own", got.Claim, err)
 			}
@@ -243,7 +244,7 @@ func testDelayedCommit(t *testing.T, p *proxy, s, straight *Store, block func(*s
 	}
 	results := make(chan result, 1)
 	go func() {
-		got, err := s.Insert(t.Context(), row, zabor.Write{Lease: row.Lease})
+		got, err := s.Insert(t.Context(), row, zabor.Write{Lease: row.Open.Lease})
 		results <- result{got, err}
 	}()
 	<-p.broken
@@ -277,7 +278,7 @@ func TestLockWait(t *testing.T) {
 			straight := migrated(t, address)
 			s := open(t, with(address, "lock_wait=1s"))
 			row := testRow("1001", 1)
-			if _, err := s.Insert(t.Context(), row, zabor.Write{Lease: row.Lease}); err != nil {
+			if _, err := s.Insert(t.Context(), row, zabor.Write{Lease: row.Open.Lease}); err != nil {
 				t.Fatal(err)
 			}
 			tx, err := straight.DB().Begin()
@@ -345,7 +346,7 @@ func TestDeadlockOfInserts(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tx.Rollback()
-	mustExec(t, tx, "INSERT INTO zabor_fences ("+allColumns+") SELECT scope, '1001', step, "+askedColumns+", "+outcomeColumns+", "+timeColumns+" FROM zabor_fences WHERE order_id = '0'")
+	mustExec(t, tx, "INSERT INTO zabor_fences ("+columnsBut(t, s, "order_id")+", order_id) SELECT "+columnsBut(t, s, "order_id")+", '1001' FROM zabor_fences WHERE order_id = '0'")
 	const waiters = 8
 	var got [waiters]zabor.Row
 	var errs [waiters]error
@@ -384,7 +385,7 @@ func TestDeadlockOfSwap(t *testing.T) {
 	s := migrated(t, servers.Postgres(t))
 	row, other := testRow("1001", 1), testRow("1002", 2)
 	for _, r := range []zabor.Row{row, other} {
-		if _, err := s.Insert(t.Context(), r, zabor.Write{Lease: r.Lease}); err != nil {
+		if _, err := s.Insert(t.Context(), r, zabor.Write{Lease: r.Open.Lease}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -447,7 +448,7 @@ func TestReadOnlyServer(t *testing.T) {
 			mustExec(t, admin.DB(), c.lock)
 			defer mustExec(t, admin.DB(), c.set)
 			row := testRow("1001", 1)
-			if _, err := s.Insert(t.Context(), row, zabor.Write{Lease: row.Lease}); !errors.Is(err, ErrReadOnly) {
+			if _, err := s.Insert(t.Context(), row, zabor.Write{Lease: row.Open.Lease}); !errors.Is(err, ErrReadOnly) {
 				t.Errorf("insert: error %v, want %v", err, ErrReadOnly)
 			}
 			if err := s.Swap(t.Context(), row, settledAfter(row), zabor.Write{}); !errors.Is(err, ErrReadOnly) {
@@ -463,7 +464,7 @@ func TestReadOnlyServer(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if got, err := s.Insert(t.Context(), row, zabor.Write{Lease: row.Lease}); err != nil || got.Claim != row.Claim {
+			if got, err := s.Insert(t.Context(), row, zabor.Write{Lease: row.Open.Lease}); err != nil || got.Claim != row.Claim {
 				t.Errorf("insert afterwards: claim %v, error %v", got.Claim, err)
 			}
 		})
@@ -494,7 +495,7 @@ func TestServerAway(t *testing.T) {
 			server := d.own(t)
 			s := migrated(t, d.address(t, server))
 			row := testRow("1001", 1)
-			if _, err := s.Insert(t.Context(), row, zabor.Write{Lease: row.Lease}); err != nil {
+			if _, err := s.Insert(t.Context(), row, zabor.Write{Lease: row.Open.Lease}); err != nil {
 				t.Fatal(err)
 			}
 			server.Kill()
@@ -540,7 +541,7 @@ func TestCancelledInsert(t *testing.T) {
 				cancel()
 				close(p.release)
 			}()
-			got, err := s.Insert(ctx, row, zabor.Write{Lease: row.Lease})
+			got, err := s.Insert(ctx, row, zabor.Write{Lease: row.Open.Lease})
 			if err != nil || got.Claim != row.Claim {
 				t.Fatalf("claim %v, error %v; want its own", got.Claim, err)
 			}
@@ -548,15 +549,18 @@ func TestCancelledInsert(t *testing.T) {
 	}
 }
 
-// The happy path is two statements, each its own transaction, and no read.
-func TestTwoStatements(t *testing.T) {
+// The happy path is two commits and no read: an insert that commits by itself, and the
+// settlement with its reference.
+func TestTwoCommits(t *testing.T) {
 	s := migrated(t, servers.MariaDB(t))
 	charge := func(order string) {
 		row := testRow(order, 1)
-		if _, err := s.Insert(t.Context(), row, zabor.Write{Lease: row.Lease}); err != nil {
+		if _, err := s.Insert(t.Context(), row, zabor.Write{Lease: row.Open.Lease}); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Swap(t.Context(), row, settledAfter(row), zabor.Write{}); err != nil {
+		next := settledAfter(row)
+		next.Reference = order
+		if err := s.Swap(t.Context(), row, next, zabor.Write{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -564,7 +568,7 @@ func TestTwoStatements(t *testing.T) {
 	charge("1") // prepares
 	status := func() map[string]int {
 		values := map[string]int{}
-		rows, err := s.DB().Query("SHOW SESSION STATUS WHERE Variable_name IN ('Com_stmt_execute', 'Com_stmt_prepare', 'Com_select', 'Com_begin', 'Com_insert', 'Com_update', 'Handler_commit', 'Questions')")
+		rows, err := s.DB().Query("SHOW SESSION STATUS WHERE Variable_name IN ('Com_stmt_execute', 'Com_stmt_prepare', 'Com_select', 'Com_begin', 'Com_commit', 'Com_insert', 'Com_update', 'Handler_commit', 'Questions')")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -589,8 +593,8 @@ func TestTwoStatements(t *testing.T) {
 	}
 	after := status()
 	for name, want := range map[string]int{
-		"Com_stmt_execute": 2 * orders, "Com_insert": orders, "Com_update": orders,
-		"Com_stmt_prepare": 0, "Com_select": 0, "Com_begin": 0,
+		"Com_stmt_execute": 3 * orders, "Com_insert": 2 * orders, "Com_update": orders, "Com_begin": orders, "Com_commit": orders,
+		"Com_stmt_prepare": 0, "Com_select": 0,
 	} {
 		if got := after[name] - before[name]; got != want {
 			t.Errorf("%s=%d, want %d", name, got, want)

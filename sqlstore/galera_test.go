@@ -36,9 +36,9 @@ func TestGalera(t *testing.T) {
 	var calls atomic.Int64
 	deliver := func(f *zabor.Fence, order string) (zabor.Row, error) {
 		return f.Do(t.Context(), zabor.Effect{
-			Key: zabor.Key{Order: order, Step: "charge"}, Provider: "stripe", Message: "m", Fingerprint: "f",
-			Freeze:  func(zabor.ProviderKeys, string) ([]byte, error) { return []byte("frozen-request"), nil },
-			Timeout: 30 * time.Second, Attempts: 3, MissingRow: zabor.Captured,
+			Key: zabor.Key{Order: order, Step: "charge"}, Provider: "stripe", Fingerprint: zabor.Fingerprint{Message: "m", Request: "f"},
+			Render:  func(zabor.ProviderKeys, string) ([]byte, error) { return []byte("frozen-request"), nil },
+			Timeout: 30 * time.Second, MaxAttempts: 3, MissingRow: zabor.Captured,
 		}, func(context.Context, zabor.Row) zabor.Outcome {
 			return zabor.Outcome{Verdict: zabor.Done, Reference: fmt.Sprint("pi_", calls.Add(1))}
 		})
@@ -81,8 +81,8 @@ func TestGalera(t *testing.T) {
 		if second.err != nil || second.row.Reference != first.Reference || calls.Load() != 1 {
 			t.Errorf("%d calls; the second worker has %q and %v, want the first one's %q", calls.Load(), second.row.Reference, second.err, first.Reference)
 		}
-		if n := count(t, stores[1], "SELECT COUNT(*) FROM payments"); n != 1 || first.Attempts() != 1 {
-			t.Errorf("%d payments and %d attempts, want one of each", n, first.Attempts())
+		if n := count(t, stores[1], "SELECT COUNT(*) FROM payments"); n != 1 || first.Tries != 1 {
+			t.Errorf("%d payments and %d tries, want one of each", n, first.Tries)
 		}
 	})
 
@@ -122,7 +122,7 @@ func TestGalera(t *testing.T) {
 	t.Run("one successor of a claim", func(t *testing.T) {
 		for i := range 16 {
 			row := testRow(fmt.Sprint("claim-", i), 1)
-			if _, err := near.Insert(t.Context(), row, zabor.Write{Lease: row.Lease}); err != nil {
+			if _, err := near.Insert(t.Context(), row, zabor.Write{Lease: row.Open.Lease}); err != nil {
 				t.Fatal(err)
 			}
 			var all sync.WaitGroup

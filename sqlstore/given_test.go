@@ -205,8 +205,8 @@ func TestTheCallersRowRidesAlong(t *testing.T) {
 
 func txEffect(order string) zabor.Effect {
 	return zabor.Effect{
-		Key: zabor.Key{Order: order, Step: "charge"}, Provider: "p", Message: "m", Fingerprint: "f", Timeout: 1e9, Attempts: 1,
-		Freeze:     func(zabor.ProviderKeys, string) ([]byte, error) { return []byte("r"), nil },
+		Key: zabor.Key{Order: order, Step: "charge"}, Provider: "p", Fingerprint: zabor.Fingerprint{Message: "m", Request: "f"}, Timeout: 1e9, MaxAttempts: 1,
+		Render:     func(zabor.ProviderKeys, string) ([]byte, error) { return []byte("r"), nil },
 		MissingRow: zabor.Captured,
 	}
 }

@@ -17,14 +17,15 @@ import (
 
 func mysqlDialect() *dialect {
 	return &dialect{
-		name:      "mysql",
-		now:       "TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))",
-		none:      "x''",
-		insertNew: "INSERT IGNORE",
-		div:       "DIV",
-		greatest:  "GREATEST",
-		lock:      " FOR UPDATE",
-		skip:      " FOR UPDATE SKIP LOCKED",
+		name:       "mysql",
+		now:        "TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))",
+		none:       "x''",
+		insertNew:  "INSERT IGNORE",
+		manyValues: true, manyCases: true,
+		div:      "DIV",
+		greatest: "GREATEST",
+		lock:     " FOR UPDATE",
+		skip:     " FOR UPDATE SKIP LOCKED",
 		after: func(k zabor.Key) (string, []any) {
 			// MySQL and MariaDB look up no range for (a, b, c) > (x, y, z).
 			scope, order, step := []byte(k.Scope), []byte(k.Order), []byte(k.Step)

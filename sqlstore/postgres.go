@@ -29,10 +29,11 @@ func postgresDialect() *dialect {
 		after: func(k zabor.Key) (string, []any) {
 			return "(order_id, scope, step) > (?, ?, ?)", keyArgs(k)
 		},
-		setMeta:   "ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-		numbered:  true,
-		pipelined: true,
-		insertNew: "INSERT", elseNothing: " ON CONFLICT DO NOTHING",
+		setMeta:    "ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+		numbered:   true,
+		pipelined:  true,
+		manyValues: true,
+		insertNew:  "INSERT", elseNothing: " ON CONFLICT DO NOTHING",
 		judge:    judgePostgres,
 		batch:    batchPostgres,
 		check:    checkPostgres,

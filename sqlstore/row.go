@@ -20,8 +20,9 @@ const (
 	keyColumns = "order_id, scope, step" // in the order of the primary key and of [zabor.Key.Compare]
 	// What is asked for: written by a capture.
 	askedColumns = "provider, account, address, generation, provider_key, amount_minor, currency, message_fp, request_fp, fields"
-	// What comes of it: written by every change.
-	stateColumns  = "state, cause, reason, epoch, attempt_id, prepared, reference, other_reference, hook_due, parked, forwarded, tries, unproven"
+	// What comes of it: written by every change. The claim is last: MySQL assigns from left
+	// to right, and reads what it has just assigned.
+	stateColumns  = "state, cause, reason, epoch, prepared, reference, other_reference, hook_due, parked, forwarded, tries, unproven, attempt_id"
 	answerColumns = "answer_status, answer_header, answer_body"
 	// What only an unfinished row needs.
 	openColumns = "request, prepare_key, hook_data, hook_done, send_id, replays, lease, absent_after, hold_after, pending_for"
@@ -70,9 +71,9 @@ func asksTheSame(a, b zabor.Row) bool {
 // stateArgs binds stateColumns.
 func stateArgs(r zabor.Row) []any {
 	return []any{
-		string(r.State), string(r.Cause), clean(r.Reason, maxReason), r.Claim.Epoch, r.Claim.ID[:],
+		string(r.State), string(r.Cause), clean(r.Reason, maxReason), r.Claim.Epoch,
 		[]byte(r.Prepared), []byte(r.Reference), []byte(r.OtherReference), r.HookDue, []byte(r.Parked), number(r.Forwarded),
-		int64(r.Tries), int64(r.Unproven),
+		int64(r.Tries), int64(r.Unproven), r.Claim.ID[:],
 	}
 }
 
@@ -128,7 +129,7 @@ func (s *Store) scanRow(rows scanner) (zabor.Row, error) {
 	o := &r.Open
 	err := rows.Scan(&order, &scope, &step,
 		&provider, &account, &r.Endpoint.Address, &r.Generation, &r.ProviderKey, &r.Amount.Minor, &r.Amount.Currency, &message, &request, &fields,
-		&r.State, &r.Cause, &r.Reason, &r.Claim.Epoch, &attempt, &prepared, &reference, &other, &r.HookDue, &parked, &forwarded, &r.Tries, &r.Unproven,
+		&r.State, &r.Cause, &r.Reason, &r.Claim.Epoch, &prepared, &reference, &other, &r.HookDue, &parked, &forwarded, &r.Tries, &r.Unproven, &attempt,
 		&status, &header, &body, &captured, &since,
 		&frozen, &o.PrepareKey, &hookData, &hookDone, &send, &o.Replays, &lease, &absent, &hold, &pending,
 		&until, &replayUntil, &due, &watcher, &watched, &silent, &at)

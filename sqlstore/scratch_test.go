@@ -80,7 +80,7 @@ func TestScratchIsApartAndRemoved(t *testing.T) {
 				if _, err := store.Load(t.Context(), k); !errors.Is(err, zabor.ErrNoRow) {
 					t.Fatalf("the place is not empty: %v", err)
 				}
-				row := zabor.Row{Key: k, State: zabor.Captured, Basis: zabor.ByCall, Provider: "p", Claim: zabor.Claim{Epoch: 1, ID: [16]byte{1}}}
+				row := zabor.Row{Key: k, State: zabor.Captured, Cause: zabor.ByCall, Endpoint: zabor.Endpoint{Provider: "p"}, Claim: zabor.Claim{Epoch: 1, ID: [16]byte{1}}}
 				if _, err := store.Insert(t.Context(), row, zabor.Write{}); err != nil {
 					t.Fatal(err)
 				}

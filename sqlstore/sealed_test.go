@@ -38,8 +38,8 @@ func parseKeys(t testing.TB, text string) *seal.Keys {
 // payingRow has something in everything that is encrypted.
 func payingRow(order string) zabor.Row {
 	row := testRow(order, 1)
-	row.Request = []byte(`{"v":1,"body":"customer=Zoe"}`)
-	row.HookData = []byte(`{"customer":"Zoe"}`)
+	row.Open.Request = []byte(`{"v":1,"body":"customer=Zoe"}`)
+	row.Open.HookData = []byte(`{"customer":"Zoe"}`)
 	row.Answer = &zabor.Answer{Status: 201, Header: []zabor.HeaderField{{Name: "Location", Value: "/customers/Zoe"}}, Body: []byte(`{"payer":"Zoe"}`)}
 	return row
 }
@@ -84,7 +84,7 @@ func TestNothingIsReadInTheTable(t *testing.T) {
 			}
 			for _, want := range []zabor.Row{before, row} {
 				got, err := s.Load(t.Context(), want.Key)
-				if err != nil || !bytes.Equal(got.Request, want.Request) || !bytes.Equal(got.HookData, want.HookData) || got.Sealed != nil ||
+				if err != nil || !bytes.Equal(got.Open.Request, want.Open.Request) || !bytes.Equal(got.Open.HookData, want.Open.HookData) || got.Open.Sealed.Why != "" ||
 					got.Answer == nil || fmt.Sprint(*got.Answer) != fmt.Sprint(*want.Answer) {
 					t.Errorf("%+v, %v; want %+v", got, err, want)
 				}
@@ -110,7 +110,7 @@ func TestAnotherKey(t *testing.T) {
 			for _, keys := range []string{otherKey, ""} {
 				wrong := encrypted(t, address, keys)
 				got, err := wrong.Load(t.Context(), row.Key)
-				if err != nil || got.Request != nil || got.HookData != nil || got.Answer != nil || got.Sealed == nil || !strings.Contains(got.Sealed.Why, parseKeys(t, theKey).ID()) {
+				if err != nil || got.Open.Request != nil || got.Open.HookData != nil || got.Answer.Readable() || !strings.Contains(got.Open.Sealed.Why, parseKeys(t, theKey).ID()) || !strings.Contains(got.Answer.Why, parseKeys(t, theKey).ID()) {
 					t.Fatalf("with %q: %+v, %v; want all of it sealed, by the key %s", keys, got, err, parseKeys(t, theKey).ID())
 				}
 				next := got
@@ -120,13 +120,13 @@ func TestAnotherKey(t *testing.T) {
 					t.Fatal(err)
 				}
 				got, err = s.Load(t.Context(), row.Key)
-				if err != nil || got.State != zabor.Doubt || !bytes.Equal(got.Request, row.Request) || !bytes.Equal(got.HookData, row.HookData) ||
-					got.Answer == nil || fmt.Sprint(*got.Answer) != fmt.Sprint(*row.Answer) || got.Sealed != nil {
+				if err != nil || got.State != zabor.Doubt || !bytes.Equal(got.Open.Request, row.Open.Request) || !bytes.Equal(got.Open.HookData, row.Open.HookData) ||
+					got.Answer == nil || fmt.Sprint(*got.Answer) != fmt.Sprint(*row.Answer) || got.Open.Sealed.Why != "" {
 					t.Errorf("after a write with %q: %+v, %v", keys, got, err)
 				}
 			}
 			rotated, err := encrypted(t, address, otherKey+","+theKey).Load(t.Context(), row.Key)
-			if err != nil || !bytes.Equal(rotated.Request, row.Request) {
+			if err != nil || !bytes.Equal(rotated.Open.Request, row.Open.Request) {
 				t.Errorf("with the key behind a comma: %+v, %v", rotated, err)
 			}
 			var request []byte
@@ -137,7 +137,7 @@ func TestAnotherKey(t *testing.T) {
 				t.Fatal(err)
 			}
 			moved, err := s.Load(t.Context(), victim.Key)
-			if err != nil || moved.Request != nil || moved.Sealed == nil || !strings.Contains(moved.Sealed.Why, "moved here") || moved.Answer == nil {
+			if err != nil || moved.Open.Request != nil || !strings.Contains(moved.Open.Sealed.Why, "moved here") || moved.Answer == nil {
 				t.Errorf("a request that was moved to another row: %+v, %v", moved, err)
 			}
 		})
@@ -188,9 +188,9 @@ func TestAnotherKeyNeverCalls(t *testing.T) {
 		calls := 0
 		effect := func(order string) zabor.Effect {
 			return zabor.Effect{
-				Key: zabor.Key{Order: order, Step: "charge"}, Provider: "acquirer", Message: "m", Fingerprint: "f",
-				Freeze:  func(zabor.ProviderKeys, string) ([]byte, error) { return []byte("pay"), nil },
-				Timeout: time.Second, Attempts: 3, AbsentAfter: time.Second, HoldAfter: time.Minute, ReplayFor: time.Hour, MissingRow: zabor.Captured,
+				Key: zabor.Key{Order: order, Step: "charge"}, Provider: "acquirer", Fingerprint: zabor.Fingerprint{Message: "m", Request: "f"},
+				Render:  func(zabor.ProviderKeys, string) ([]byte, error) { return []byte("pay"), nil },
+				Timeout: time.Second, MaxAttempts: 3, AbsentAfter: time.Second, HoldAfter: time.Minute, ReplayFor: time.Hour, MissingRow: zabor.Captured,
 			}
 		}
 		unknown := func(context.Context, zabor.Row) zabor.Outcome {

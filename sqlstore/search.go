@@ -126,8 +126,7 @@ func (s *Store) lookEnd(ctx context.Context, search Search) (end time.Time, err 
 	if !search.narrow() {
 		return time.Time{}, nil
 	}
-	after, args := behindMark(search.After, "captured_at", "<")
-	query := s.dialect.sql("SELECT captured_at FROM zabor_fences WHERE 1 = 1" + after + " ORDER BY captured_at DESC LIMIT 1 OFFSET ?")
+	query, args := lookEnd(search)
 	err = s.repeat(ctx, func(ctx context.Context) error {
 		end = time.Time{}
 		return s.query(ctx, func(rows *sql.Rows) error {
@@ -135,12 +134,18 @@ func (s *Store) lookEnd(ctx context.Context, search Search) (end time.Time, err 
 			err := rows.Scan(&at)
 			end = moment(at)
 			return err
-		}, query, append(args, int64(cmp.Or(search.Look, 20_000)-1))...)
+		}, s.dialect.sql(query), args...)
 	})
 	if err != nil {
 		return time.Time{}, fmt.Errorf("look for rows: %w", err)
 	}
 	return end, nil
+}
+
+// lookEnd selects the moment of the last row that is looked at.
+func lookEnd(search Search) (query string, args []any) {
+	after, args := behindMark(search.After, "captured_at", "<")
+	return "SELECT captured_at FROM zabor_fences WHERE 1 = 1" + after + " ORDER BY captured_at DESC LIMIT 1 OFFSET ?", append(args, int64(cmp.Or(search.Look, 20_000)-1))
 }
 
 // within narrows a condition to the rows of an installation, see [zabor.Key.In].

@@ -36,7 +36,7 @@ func TestSearch(t *testing.T) {
 		fill(t, s, rowOf("", "1", "charge", zabor.Held), referred, rowOf("shop", "\xff1", "charge", zabor.Doubt), twice, rowOf("shop", "12", "charge", zabor.Held))
 		// Moments that do not depend on the clock's steps; two of one moment.
 		for order, at := range map[string]int64{"1": 1_000_000, "12": 2_000_000, "\xff1": 3_000_000, "2": 4_000_000} {
-			set(t, s, "UPDATE zabor_fences SET state_since = ? WHERE order_id = ?", at, []byte(order))
+			set(t, s, "UPDATE zabor_fences SET captured_at = ?, state_since = ? WHERE order_id = ?", at, at, []byte(order))
 		}
 		look := func(states []zabor.State, step string, after Mark, limit int) []zabor.Row {
 			t.Helper()
@@ -67,7 +67,7 @@ func TestSearch(t *testing.T) {
 		if err != nil || keysOf(oldest) != "1/charge" {
 			t.Errorf("held longest: %q, %v", keysOf(oldest), err)
 		}
-		held.After = MarkOf(oldest[0])
+		held.After = OldestMark(oldest[0])
 		oldest, _, err = s.Oldest(t.Context(), held)
 		if err != nil || keysOf(oldest) != "shop:12/charge" {
 			t.Errorf("held next: %q, %v", keysOf(oldest), err)
@@ -121,7 +121,7 @@ func TestSearchBounded(t *testing.T) {
 				row.Scope = "other"
 			}
 			fill(t, s, row)
-			set(t, s, "UPDATE zabor_fences SET state_since = ? WHERE order_id = ?", int64(1_000_000+i/3), []byte(row.Order)) // three at a moment
+			set(t, s, "UPDATE zabor_fences SET captured_at = ? WHERE order_id = ?", int64(1_000_000+i/3), []byte(row.Order)) // three at a moment
 		}
 		for _, c := range []struct {
 			name   string
@@ -134,36 +134,28 @@ func TestSearchBounded(t *testing.T) {
 			{"rare state", Search{Scope: "shop", States: []zabor.State{zabor.Held}}, "shop/7:24/charge shop/7:14/charge shop/7:4/charge"},
 			{"none", Search{Scope: "nobody", Step: "deposit"}, ""},
 		} {
-			for _, oldest := range []bool{false, true} {
-				for _, limit := range []int{1, 2, 50} {
-					search, look, looks := c.search, s.Recent, 0
-					if oldest {
-						look = s.Oldest
+			for _, limit := range []int{1, 2, 50} {
+				search, looks := c.search, 0
+				search.Look, search.Limit = 4, limit
+				var found []zabor.Row
+				for ; ; looks++ {
+					rows, on, err := s.Recent(t.Context(), search)
+					if err != nil {
+						t.Fatalf("%s: %v", c.name, err)
 					}
-					search.Look, search.Limit = 4, limit
-					var found []zabor.Row
-					for ; ; looks++ {
-						rows, on, err := look(t.Context(), search)
-						if err != nil {
-							t.Fatalf("%s: %v", c.name, err)
+					found = append(found, rows...)
+					if search.After = on; on == (Mark{}) {
+						if len(rows) < limit {
+							break
 						}
-						found = append(found, rows...)
-						if search.After = on; on == (Mark{}) {
-							if len(rows) < limit {
-								break
-							}
-							search.After = MarkOf(rows[len(rows)-1])
-						}
+						search.After = MarkOf(rows[len(rows)-1])
 					}
-					if oldest {
-						slices.Reverse(found)
-					}
-					if got := keysOf(found); got != c.want {
-						t.Errorf("%s, %d at a time, oldest first %t: %q, want %q", c.name, limit, oldest, got, c.want)
-					}
-					if looks < 3 && c.name != "rare state" {
-						t.Errorf("%s: %d looks through thirty rows, four of a state at a time", c.name, looks)
-					}
+				}
+				if got := keysOf(found); got != c.want {
+					t.Errorf("%s, %d at a time: %q, want %q", c.name, limit, got, c.want)
+				}
+				if looks < 3 {
+					t.Errorf("%s: %d looks through thirty rows, four at a time", c.name, looks)
 				}
 			}
 		}

@@ -76,12 +76,13 @@ type dialect struct {
 	none                   string                                           // the empty binary text
 	div                    string                                           // the operator that divides whole numbers into whole ones
 	pipelined              bool                                             // many statements may be sent before the first is answered
+	manyValues, manyCases  bool                                             // one INSERT, and one UPDATE by CASE, may write many rows
 	insertNew, elseNothing string                                           // before and behind an INSERT that passes over a duplicate
 	numbered               bool                                             // placeholders are $1, $2 … instead of ?
 
-	judge    func(error) fault                    // by the driver's code
-	mistaken func(context.Context, *sql.Tx) error // what is wrong with the statement before although it ran; nil: that cannot be
-	batch    func(context.Context, *Store, []*batched) error
+	judge    func(error) fault                                // by the driver's code
+	mistaken func(context.Context, *sql.Tx) error             // what is wrong with the statement before although it ran; nil: that cannot be
+	batch    func(context.Context, *Store, []statement) error // runs all, or none where one misses
 	check    func(context.Context, *sql.DB, *problems) error
 	goose    goose.Dialect
 	alone    string // waits until no other migration runs, and says whether; empty: a migration is one transaction

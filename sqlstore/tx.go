@@ -78,16 +78,9 @@ func (s *Store) insertOrRead(ctx context.Context, tx carrier, row zabor.Row, c c
 	if _, err := tx.exec(ctx, "SAVEPOINT zabor_capture"); err != nil {
 		return zabor.Row{}, err
 	}
-	for _, one := range c.statements {
-		n, err := tx.exec(ctx, one.query, one.args...)
-		switch {
-		case err == nil && one.need == oneRow && n != 1:
-			return zabor.Row{}, errMissed
-		case err == nil:
-			continue
-		case s.dialect.judge(err) != duplicate:
-			return zabor.Row{}, err
-		}
+	n, err := tx.exec(ctx, c.first.query, c.first.args...)
+	switch {
+	case err != nil && s.dialect.judge(err) == duplicate:
 		if _, err := tx.exec(ctx, "ROLLBACK TO SAVEPOINT zabor_capture"); err != nil {
 			return zabor.Row{}, err
 		}
@@ -96,7 +89,11 @@ func (s *Store) insertOrRead(ctx context.Context, tx carrier, row zabor.Row, c c
 			return zabor.Row{}, err
 		}
 		return s.scanRow(tx.row(ctx, s.text.load, keyArgs(row.Key)...))
+	case err != nil:
+		return zabor.Row{}, err
+	case n != 1:
+		return zabor.Row{}, errMissed
 	}
-	_, err := tx.exec(ctx, "RELEASE SAVEPOINT zabor_capture")
+	_, err = tx.exec(ctx, "RELEASE SAVEPOINT zabor_capture")
 	return asWritten(row), err
 }

@@ -7,22 +7,20 @@ import (
 	"zabor"
 )
 
-// A row that somebody is writing keeps nobody from the others; a server that cannot
-// skip it waits for its writer.
-func TestLookSkipsWhatIsLocked(t *testing.T) {
+// A row that is being written is left out of a lease; a server that cannot skip it waits
+// for its writer.
+func TestWatchSkipsWhatIsLocked(t *testing.T) {
 	for _, d := range databases[1:] {
 		for _, waits := range []bool{false, true} {
 			t.Run(d.name+map[bool]string{true: ", without SKIP LOCKED"}[waits], func(t *testing.T) {
 				t.Parallel()
 				s := migrated(t, d.address(t))
 				s.waits.Store(waits)
-				var rows []zabor.Row
 				for _, order := range []string{"1", "2"} {
 					row := zabor.Row{Key: zabor.Key{Order: order, Step: "charge"}, State: zabor.Doubt, Claim: zabor.Claim{Epoch: 1}}
 					if _, err := s.Insert(t.Context(), row, zabor.Write{}); err != nil {
 						t.Fatal(err)
 					}
-					rows = append(rows, row)
 				}
 				tx, err := s.DB().BeginTx(t.Context(), nil)
 				if err != nil {
@@ -36,7 +34,7 @@ func TestLookSkipsWhatIsLocked(t *testing.T) {
 				}
 				done := make(chan given, 1)
 				go func() {
-					mine, err := s.Look(t.Context(), rows, time.Now(), true)
+					mine, err := s.Watch(t.Context(), zabor.Watch{By: [16]byte{1}, For: time.Minute, Limit: 10})
 					done <- given{mine, err}
 				}()
 				want := 1
