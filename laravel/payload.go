@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -40,7 +41,7 @@ func decode(raw []byte, keys []AppKey) (*worker.Message, *successor) {
 	}
 	m.ID = p.id()
 	m.Traceparent, m.Tracestate = p.trace()
-	m.DeliveredBefore = p.attempts > 0 || p.fields["retry_of"] != nil
+	m.DeliveredBefore = p.attempts > 0 || p.fields["retry_of"] != nil || p.hasSign()
 	if job := p.text("job"); job != handler {
 		class, _, _ := strings.Cut(job, "@")
 		m.Class = strings.TrimPrefix(class, `\`)
@@ -116,6 +117,35 @@ func (p payload) trace() (parent, state string) {
 		return "00-" + parts[0] + "-" + parts[1] + "-00", ""
 	}
 	return "00-" + parts[0] + "-" + parts[1] + "-01", ""
+}
+
+// signKey is the payload's key that says that a call for the job may have acted.
+// PHP keeps keys that it does not know: `queue:retry` sets attempts to 0, and the
+// sign stays.
+const signKey = "zabor_delivered"
+
+// hasSign reports whether the payload has the sign, with whatever value.
+func (p payload) hasSign() bool {
+	_, ok := p.fields[signKey]
+	return ok
+}
+
+// withSign returns the payload to put back for m. It is m.Raw, with the sign behind
+// its last member if m.MayHaveActed.
+func withSign(m *worker.Message) []byte {
+	if !m.MayHaveActed {
+		return m.Raw
+	}
+	if p, err := parse(m.Raw); err != nil || p.hasSign() {
+		return m.Raw
+	}
+	return withMember(m.Raw, `"`+signKey+`":true`)
+}
+
+// withMember returns raw, a JSON object with members, with one more at its end.
+func withMember(raw []byte, member string) []byte {
+	end := bytes.LastIndexByte(raw, '}')
+	return slices.Concat(raw[:end], []byte(","+member), raw[end:])
 }
 
 func (p payload) id() string {

@@ -209,10 +209,10 @@ func (s *Source) wait(ctx context.Context) error {
 // chain, the next job is dispatched in the same script; on a cluster where the
 // two queues are in different slots, before m is removed.
 //
-// A job that goes on to m.Then has no attempts there, as one that is retried.
+// A job that goes on to m.Then has neither attempts nor a sign there.
 func (s *Source) Ack(ctx context.Context, m *worker.Message) error {
 	if m.Then != "" {
-		fresh, err := withoutAttempts(m.Raw)
+		fresh, err := anew(m.Raw)
 		if err != nil {
 			return fmt.Errorf("laravel queue %s: job %s did not go on to %s and stays: %w", s.c.Queue, m.ID, m.Then, err)
 		}
@@ -243,7 +243,8 @@ func (s *Source) remove(ctx context.Context, m *worker.Message) error {
 	return s.answered("ack", m, n, err)
 }
 
-// Later releases m for another delivery. When Redis's answer is lost, m may have
+// Later releases m for another delivery. Its sign is a key of the payload, see
+// signKey. When Redis's answer is lost, m may have
 // been released all the same; asked again, Later ends the lease of whoever has
 // taken m meanwhile, so that m is delivered once more, never lost. A payload that
 // cannot be decoded stays where it is and is delivered again after RetryAfter.
@@ -252,11 +253,12 @@ func (s *Source) Later(ctx context.Context, m *worker.Message, delay time.Durati
 	if r.dead {
 		return nil
 	}
-	n, err := laterScript.Run(ctx, s.redis, []string{s.k.delayed, s.k.reserved}, r.member, m.Raw, seconds(delay)).Int64()
+	payload := withSign(m)
+	n, err := laterScript.Run(ctx, s.redis, []string{s.k.delayed, s.k.reserved}, r.member, payload, seconds(delay)).Int64()
 	if err := s.answered("release", m, n, err); err != nil {
 		return err
 	}
-	s.h.pending(ctx, s.c.Queue, m, m.Raw)
+	s.h.pending(ctx, s.c.Queue, m, payload)
 	return nil
 }
 
@@ -267,11 +269,12 @@ func (s *Source) PutBack(ctx context.Context, m *worker.Message) error {
 	if r.dead {
 		return nil
 	}
-	n, err := putBackScript.Run(ctx, s.redis, []string{s.k.ready, s.k.reserved, s.k.notify}, r.member, m.Raw).Int64()
+	payload := withSign(m)
+	n, err := putBackScript.Run(ctx, s.redis, []string{s.k.ready, s.k.reserved, s.k.notify}, r.member, payload).Int64()
 	if err := s.answered("put back", m, n, err); err != nil {
 		return err
 	}
-	s.h.pending(ctx, s.c.Queue, m, m.Raw)
+	s.h.pending(ctx, s.c.Queue, m, payload)
 	return nil
 }
 

@@ -360,7 +360,7 @@ func (s *Source) Retry(ctx context.Context, id string) error {
 
 // MoveOn puts the message of that id at the end of another stream of the same
 // connection, as Retry does at that of its own, but without the stamp that says
-// that it is in a failure transport.
+// that it is in a failure transport, and without its sign.
 func (s *Source) MoveOn(ctx context.Context, id, stream string) error {
 	return s.requeue(ctx, id, stream)
 }
@@ -430,6 +430,7 @@ func (s *Source) value(p Parked, outside bool) ([]byte, error) {
 	e := &envelope{bodyJSON: quote(p.Body), headersJSON: writeHeaders(headers), body: p.Body, headers: headers}
 	if outside {
 		e, _ = e.outside(s.secret)
+		e = e.withoutSign()
 	}
 	return s.cfg.Serializer.wrap(e.json()), nil
 }

@@ -735,8 +735,14 @@ func TestSignedMessages(t *testing.T) {
 			}
 			e.bodyJSON, e.headersJSON = quote(e.body), writeHeaders(e.headers)
 			tr.add(t, string(SerializerPHP.wrap(e.json())))
-			if m := tr.next(t); errors.Is(m.Err, worker.ErrUnreadable) != tt.unreadable || m.Err != nil && !tt.unreadable {
+			m := tr.next(t)
+			if errors.Is(m.Err, worker.ErrUnreadable) != tt.unreadable || m.Err != nil && !tt.unreadable {
 				t.Errorf("Err = %v, want unreadable: %v", m.Err, tt.unreadable)
+			}
+			m.MayHaveActed = true // its sign changes no signature
+			ok(t, tr.Later(t.Context(), m, 0))
+			if again := tr.next(t); !again.DeliveredBefore || errors.Is(again.Err, worker.ErrUnreadable) != tt.unreadable {
+				t.Errorf("again: DeliveredBefore=%v, Err = %v, want unreadable: %v", again.DeliveredBefore, again.Err, tt.unreadable)
 			}
 		})
 	}

@@ -60,16 +60,15 @@ return 1
 `)
 
 // putBack leaves a delivery pending with an idle time at which the next claim
-// takes it, and with the delivery counter as it was before the delivery. It
-// answers as renew does.
+// takes it, and with the given delivery counter. It answers as renew does.
 //
 //	KEYS[1] stream
 //	ARGV[1] group   ARGV[2] id   ARGV[3] consumer   ARGV[4] deliveries
-//	ARGV[5] idle time, ms
+//	ARGV[5] idle time, ms   ARGV[6] delivery counter from now on
 var putBack = redis.NewScript(owns + `
 if not owns(KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]) then return 0 end
 if #redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[3], 0, ARGV[2],
-	'IDLE', ARGV[5], 'RETRYCOUNT', ARGV[4] - 1, 'JUSTID') == 0 then return -1 end
+	'IDLE', ARGV[5], 'RETRYCOUNT', ARGV[6], 'JUSTID') == 0 then return -1 end
 return 1
 `)
 

@@ -345,10 +345,10 @@ func (s *Source) answer(ctx context.Context, d *delivery, final bool, script *re
 
 // Ack removes m from the group's pending entries, and with delete_after_ack from
 // the stream. An entry that was trimmed meanwhile is acked like any other. One
-// that goes on to m.Then is forwarded there.
+// that goes on to m.Then is forwarded there, without its sign.
 func (s *Source) Ack(ctx context.Context, m *worker.Message) error {
 	if m.Then != "" {
-		return s.Forward(ctx, m, m.Then)
+		return s.moveTo(ctx, m, m.Then, true)
 	}
 	return s.ack(ctx, m, s.cfg.DeleteAfterAck)
 }
@@ -361,7 +361,8 @@ func (s *Source) ack(ctx context.Context, m *worker.Message, deletes bool) error
 	return s.answer(ctx, d, true, ack, []string{s.cfg.Stream}, deletes)
 }
 
-// Later puts m back as a delayed message with the body and headers it had.
+// Later puts m back as a delayed message with the body and headers it had. Its
+// sign is a header, see deliveredHeader.
 //
 // A message that was delivered before, by the delivery counter, stays pending
 // instead and is claimed after delay, at the latest after the redeliver_timeout:
@@ -374,10 +375,14 @@ func (s *Source) Later(ctx context.Context, m *worker.Message, after time.Durati
 	}
 	after = max(after, 0)
 	if d.deliveries > 1 || d.envelope == nil || d.envelope.bodyJSON == nil {
-		return s.putBack(ctx, d, after)
+		return s.putBack(ctx, m, d, after)
+	}
+	e := d.envelope
+	if m.MayHaveActed {
+		e = e.delivered()
 	}
 	due := time.Now().Add(after + time.Millisecond - 1).UnixMilli() // rounded up: never early
-	member := d.envelope.member(uniqidPrefix + d.first + ":" + rand.Text())
+	member := e.member(uniqidPrefix + d.first + ":" + rand.Text())
 	if s.oneSlot() {
 		return s.answer(ctx, d, true, delay, []string{s.cfg.Stream, s.queue()}, due, member)
 	}
@@ -393,18 +398,24 @@ func (s *Source) Later(ctx context.Context, m *worker.Message, after time.Durati
 
 // PutBack makes m as if it had never been delivered. A stream has no head, so the
 // entry stays where it is, with its id and its delivery counter of before, pending
-// but idle for long enough to be claimed at once.
+// but idle for long enough to be claimed at once. The sign of an entry that stays
+// is its delivery counter, which is not set below 2: a counter of 1 is that of an
+// entry which a worker has for the first time.
 func (s *Source) PutBack(ctx context.Context, m *worker.Message) error {
 	d, err := s.deliveryOf(m)
 	if err != nil {
 		return err
 	}
-	return s.putBack(ctx, d, 0)
+	return s.putBack(ctx, m, d, 0)
 }
 
-func (s *Source) putBack(ctx context.Context, d *delivery, after time.Duration) error {
+func (s *Source) putBack(ctx context.Context, m *worker.Message, d *delivery, after time.Duration) error {
 	idle := max(s.cfg.RedeliverTimeout-after, 0)
-	if err := s.answer(ctx, d, true, putBack, []string{s.cfg.Stream}, idle.Milliseconds()); err != nil {
+	counter := d.deliveries - 1
+	if m.MayHaveActed {
+		counter = max(counter, 2)
+	}
+	if err := s.answer(ctx, d, true, putBack, []string{s.cfg.Stream}, idle.Milliseconds(), counter); err != nil {
 		return err
 	}
 	s.lookAt(time.Now().Add(after))

@@ -23,6 +23,11 @@ type Message struct {
 	// was asked for, by this process's clock.
 	ReservedUntil time.Time
 
+	// MayHaveActed is set before Later, PutBack and Park: a call for the message
+	// may have acted. The source then stores a sign with the message, and every
+	// later delivery of it is DeliveredBefore.
+	MayHaveActed bool
+
 	// Chained: Ack sends the next message of a chain after one that has
 	// settled. While its row is pending it is not acked.
 	Chained bool
@@ -54,19 +59,20 @@ type Source interface {
 	Ack(ctx context.Context, m *Message) error
 
 	// Later puts m back with the bytes it had before the delivery, to be
-	// delivered again after delay; it costs m no attempt. ErrLost as in Ack,
-	// and nothing was queued then.
+	// delivered again after delay; it costs m no attempt. If m.MayHaveActed, the
+	// sign is stored too, at most once per message. ErrLost as in Ack, and
+	// nothing was queued then.
 	Later(ctx context.Context, m *Message, delay time.Duration) error
 
 	// PutBack puts m back at the head as if it had never been delivered, for
-	// a worker that stops. ErrLost as in Ack.
+	// a worker that stops. A sign is stored as by Later. ErrLost as in Ack.
 	PutBack(ctx context.Context, m *Message) error
 
 	// Renew makes the reserve of m start anew. ErrLost as in Ack.
 	Renew(ctx context.Context, m *Message) error
 
 	// Park writes m into the queue's failure transport with the reason, and
-	// only then acks it. After an error it may be in both, never in neither.
+	// only then acks it. A sign is stored as by Later. After an error it may be in both, never in neither.
 	Park(ctx context.Context, m *Message, reason string) error
 
 	// Forward moves m unchanged, with the bytes it had before the delivery, to

@@ -184,6 +184,7 @@ func (w *Worker) handle(ctx context.Context, q Queue, m *Message) {
 	key, row, err := w.run(ctx, q, m, s)
 	defer func() { traced(row, err) }()
 	release()
+	m.MayHaveActed = mayHaveActed(row)
 	switch verdict, why := w.judge(m, row, err); verdict {
 	case ack:
 		w.Log.Info("done", "queue", q.Name(), "message", m.ID, "key", key, "order", key.Order, "step", key.Step, "state", row.State, "reference", row.Reference)
@@ -259,6 +260,11 @@ func (w *Worker) oldFailure(ctx context.Context, s *step.Step, m *Message) error
 		}
 	}
 	return nil
+}
+
+// mayHaveActed reports whether a call for row may have acted. A zero row had none.
+func mayHaveActed(row zabor.Row) bool {
+	return row.State != "" && (row.State != zabor.Released || row.Attempts() > 0)
 }
 
 type verdict int

@@ -76,6 +76,7 @@ func Source(t *testing.T, open func(t *testing.T) SourceUnderTest) {
 		{"never empty while a message moves", testMoves},
 		{"later", testLater},
 		{"put back", testPutBack},
+		{"the sign of a call", testSign},
 		{"reserve ends", testReserveEnds},
 		{"lost messages are left alone", testLost},
 		{"renew", testRenew},
@@ -299,6 +300,55 @@ func testPutBack(t *testing.T, s sourceTest) {
 		t.Errorf("Raw %q, DeliveredBefore %v; want %q and false", again.Raw, again.DeliveredBefore, m.Raw)
 	}
 	s.order(s.next(), "2")
+}
+
+// What comes back after a call that may have acted was delivered before, however
+// it came back. The sign does not grow, and a message without one gets none.
+func testSign(t *testing.T, s sourceTest) {
+	ways := map[string]func(m *worker.Message) error{
+		"later":    func(m *worker.Message) error { return s.Source.Later(t.Context(), m, 0) },
+		"put back": func(m *worker.Message) error { return s.Source.PutBack(t.Context(), m) },
+	}
+	for first, begin := range ways {
+		for then, again := range ways {
+			name := first + ", " + then
+			s.Push(t, name)
+			m := s.next()
+			s.order(m, name)
+			m.MayHaveActed = true
+			s.ok(name, begin(m))
+			lying := 0
+			for seen, err := range s.Source.Look(t.Context()) {
+				s.ok(name+": Look", err)
+				if lying++; !seen.DeliveredBefore {
+					t.Errorf("%s: DeliveredBefore=false where it lies, in %s", name, seen.Place)
+				}
+			}
+			if lying != 1 {
+				t.Errorf("%s: %d messages lie there, want 1", name, lying)
+			}
+			second := s.next()
+			s.order(second, name)
+			if !second.DeliveredBefore || second.Rewritten || second.ID != m.ID {
+				t.Errorf("%s: DeliveredBefore=%v, Rewritten=%v, ID %s; want true, false, %s", name, second.DeliveredBefore, second.Rewritten, second.ID, m.ID)
+			}
+			bytes := string(second.Raw)
+			for i, acted := range []bool{true, false, true} { // the last call may surely have done nothing
+				second.MayHaveActed = acted
+				s.ok(name, again(second))
+				if second = s.next(); !second.DeliveredBefore || string(second.Raw) != bytes {
+					t.Errorf("%s, %d times more: DeliveredBefore=%v, Raw\n%q, was\n%q", name, i+1, second.DeliveredBefore, second.Raw, bytes)
+				}
+			}
+			raw, before := string(m.Raw), len(s.Forwarded(t))
+			second.Then = s.Other // where it begins anew
+			s.ok("Ack", s.Source.Ack(t.Context(), second))
+			if got := s.Forwarded(t); len(got) != before+1 || got[before] != raw {
+				t.Errorf("%s: went on as\n%q, want\n%q", name, got[before:], raw)
+			}
+		}
+	}
+	s.depth(worker.Depth{})
 }
 
 func testReserveEnds(t *testing.T, s sourceTest) {
