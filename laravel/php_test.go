@@ -151,7 +151,7 @@ func TestLaravelTakesWhatIsGivenBack(t *testing.T) {
 			if kind == "class" && (jobs[0].Data["same"] != true || jobs[0].Data["sku"] != "6122620063") {
 				t.Errorf("Laravel unserialized %v", jobs[0].Data)
 			}
-			if keys := q.app.Keys(ctx, "*").Val(); len(keys) != 0 {
+			if keys := q.keys(t); len(keys) != 0 {
 				t.Errorf("keys %q are left", keys)
 			}
 		})
@@ -392,7 +392,7 @@ func TestLaravelTakesWhatIsForwardedAndRetried(t *testing.T) {
 			t.Errorf("Laravel saw %+v on queue %s, want order %d as it was pushed", jobs, from.c.Queue, i+1)
 		}
 	}
-	if keys := q.app.Keys(ctx, "*").Val(); len(keys) != 0 {
+	if keys := q.keys(t); len(keys) != 0 {
 		t.Errorf("keys %q are left", keys)
 	}
 }

@@ -46,10 +46,18 @@ type Source interface {
 	// Name is the queue's name in the configuration.
 	Name() string
 
-	// Receive waits for the next message until ctx ends, and then returns
-	// ctx's error. Other errors are the server's; the caller waits and tries
-	// again.
-	Receive(ctx context.Context) (*Message, error)
+	// Receive takes the next messages, at most n; n is at least 1. There may be
+	// none, and it does not wait for one. ctx is looked at before the queue is asked, and not while it is asked:
+	// a message that the queue gives is returned.
+	//
+	// After an error, the queue may have given messages and its reply was lost. The
+	// next Receive returns these messages, and not as delivered before. If the
+	// process ends meanwhile, they come again as DeliveredBefore.
+	Receive(ctx context.Context, n int) ([]*Message, error)
+
+	// Wait returns when there may be messages again, after a second at the latest,
+	// or with ctx's error. Another error is the server's.
+	Wait(ctx context.Context) error
 
 	// Ack removes m from the queue. Where m.Then names another queue it moves m
 	// there as Forward does, made ready to be handled anew; else it sends the
@@ -102,3 +110,20 @@ type Depth struct{ Ready, Reserved, Delayed int64 }
 
 // Empty reports whether the queue holds nothing at all.
 func (d Depth) Empty() bool { return d == Depth{} }
+
+// Next waits for the next message of s until ctx ends, and then returns ctx's error.
+// A message that the queue has given is returned, even if ctx has ended.
+func Next(ctx context.Context, s Source) (*Message, error) {
+	for {
+		ms, err := s.Receive(ctx, 1)
+		if err != nil {
+			return nil, err
+		}
+		if len(ms) > 0 {
+			return ms[0], nil
+		}
+		if err := s.Wait(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
