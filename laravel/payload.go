@@ -2,6 +2,7 @@ package laravel
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -21,7 +22,8 @@ const handler = `Illuminate\Queue\CallQueuedHandler@call`
 
 // Decode reads a payload of a Laravel queue as it was before a pop. The
 // message's ID is the payload's uuid, else its id, else one made from its
-// content. Keys decrypt the commands of ShouldBeEncrypted classes.
+// content. `queue:retry` keeps it; Horizon's Retry makes a new one, and RetryOf is
+// the old. Keys decrypt the commands of ShouldBeEncrypted classes.
 //
 // Err wraps [worker.ErrUnreadable] if raw is no payload; any other Err says why
 // only PHP can run this job, and ID and Class are set then.
@@ -39,7 +41,7 @@ func decode(raw []byte, keys []AppKey) (*worker.Message, *successor) {
 		m.Err = fmt.Errorf("%w: %w", worker.ErrUnreadable, err)
 		return m, nil
 	}
-	m.ID = p.id()
+	m.ID, m.RetryOf = p.id(), p.retryOf()
 	m.Traceparent, m.Tracestate = p.trace()
 	m.DeliveredBefore = p.attempts > 0 || p.fields["retry_of"] != nil || p.hasSign()
 	if job := p.text("job"); job != handler {
@@ -148,11 +150,27 @@ func withMember(raw []byte, member string) []byte {
 	return slices.Concat(raw[:end], []byte(","+member), raw[end:])
 }
 
-func (p payload) id() string {
-	for _, name := range []string{"uuid", "id"} {
-		if s := p.text(name); s != "" {
-			return s
+func (p payload) id() string { return cmp.Or(p.text("uuid"), p.ownID()) }
+
+// retryOf is the ID of the parked job that this one retries, if that is another than
+// its own: Horizon's Retry makes a new uuid, and one without a uuid got one when it
+// was parked, see withUUID.
+func (p payload) retryOf() string {
+	if of := p.text("retry_of"); of != "" {
+		return of
+	}
+	if uuid := p.text("uuid"); len(uuid) == 36 && uuid[14] == '8' { // one of digest's
+		if own := p.ownID(); uuid == digest([]byte(own)) {
+			return own
 		}
+	}
+	return ""
+}
+
+// ownID is the ID of a payload without a uuid.
+func (p payload) ownID() string {
+	if s := p.text("id"); s != "" {
+		return s
 	}
 	// What a pop leaves as it is: it changes attempts and the order of names.
 	rest := map[string]any{"job": p.fields["job"], "data": p.fields["data"]}

@@ -371,3 +371,17 @@ func TestJobAnew(t *testing.T) {
 		}
 	}
 }
+
+// A job that Horizon retries has another uuid, and says whose retry it is.
+func TestRetryOf(t *testing.T) {
+	t.Parallel()
+	for raw, want := range map[string][2]string{
+		`{"uuid":"b","retry_of":"a","job":"X","attempts":0}`: {"b", "a"},
+		`{"uuid":"b","job":"X","attempts":0}`:                {"b", ""},
+		`{"uuid":"b","retry_of":7,"job":"X","attempts":0}`:   {"b", ""},
+	} {
+		if m := Decode([]byte(raw), nil); m.Err != nil || m.ID != want[0] || m.RetryOf != want[1] {
+			t.Errorf("%s: ID %q, RetryOf %q, %v", raw, m.ID, m.RetryOf, m.Err)
+		}
+	}
+}

@@ -152,15 +152,15 @@ func (e *envelope) delivered() *envelope {
 	return &d
 }
 
-// withoutSign returns e without the header that delivered adds.
-func (e *envelope) withoutSign() *envelope {
-	if !e.deliveredBefore() {
-		return e
+// withoutOurs returns e without zabor's own headers, and whether it had any.
+func (e *envelope) withoutOurs() (out *envelope, changed bool) {
+	headers := slices.DeleteFunc(slices.Clone(e.headers), func(h header) bool { return h.name == deliveredHeader || h.name == originHeader })
+	if len(headers) == len(e.headers) {
+		return e, false
 	}
 	n := *e
-	n.headers = slices.DeleteFunc(slices.Clone(e.headers), func(h header) bool { return h.name == deliveredHeader })
-	n.headersJSON = writeHeaders(n.headers)
-	return &n
+	n.headers, n.headersJSON = headers, writeHeaders(headers)
+	return &n, true
 }
 
 // json is the envelope as a stream entry holds it, before the wrapper.

@@ -39,7 +39,8 @@ func (s *Source) Forward(ctx context.Context, m *worker.Message, stream string) 
 	return s.moveTo(ctx, m, stream, false)
 }
 
-// moveTo forwards m. anew: without its sign, since nobody has handled it there.
+// moveTo forwards m. anew: without zabor's own headers, since it has not been handled
+// there.
 func (s *Source) moveTo(ctx context.Context, m *worker.Message, stream string, anew bool) error {
 	d, err := s.deliveryOf(m)
 	if err != nil {
@@ -65,11 +66,13 @@ func (s *Source) moveTo(ctx context.Context, m *worker.Message, stream string, a
 }
 
 // outside is d's entry as it is for those who know nothing of the failure
-// transport that it has been in. anew: without its sign.
+// transport that it has been in. anew: without zabor's own headers.
 func (s *Source) outside(d *delivery, anew bool) []any {
 	e, changed := d.envelope.outside(s.secret)
-	if anew && e.deliveredBefore() {
-		e, changed = e.withoutSign(), true
+	if anew {
+		var more bool
+		e, more = e.withoutOurs()
+		changed = changed || more
 	}
 	if !changed {
 		return d.fields

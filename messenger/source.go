@@ -198,6 +198,7 @@ func (s *Source) message(id string, fields map[string]string, consumer string, d
 		m.Err = unreadable(m.Err.Error())
 		return m
 	}
+	m.RetryOf = s.retryOf(d.envelope)
 	m.Message, m.Err = d.envelope.decode()
 	if s.secret != "" && d.envelope.header(signHeader) != "" && !d.envelope.signedBy(s.secret) {
 		m.Err = unreadable("it is not signed with app_secret: somebody else has written it, or the application's secret is another")
