@@ -85,7 +85,7 @@ func (s *shop) received() *worker.Message {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), 30*time.Second)
 	defer cancel()
-	m, err := s.queue.Source.Receive(ctx)
+	m, err := worker.Next(ctx, s.queue.Source)
 	if err != nil {
 		s.t.Fatal(err)
 	}

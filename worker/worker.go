@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,8 +17,8 @@ import (
 // The moments of the ack, after those of [zabor.Fence].
 const (
 	// Acking: the queue has carried the ack out, and its reply has not come to the
-	// worker. Only who watches the queue's connection sees it; [AckOf] tells it which
-	// command is an ack.
+	// worker. It is seen at the queue's connection alone; [AcksOf] tells whose acks a
+	// command or a pipeline has.
 	Acking zabor.Checkpoint = "acking"
 	Acked  zabor.Checkpoint = "acked" // the queue has answered
 )
@@ -81,89 +82,67 @@ type Worker struct {
 // was sent is answered and saved, what was not started is put back. It returns
 // when nothing is in hand any more.
 func (w *Worker) Run(ctx context.Context) {
-	l := newLanes(w.Lanes)
-	var wg sync.WaitGroup
-	for _, q := range w.Queues {
-		for range receivers(w.Lanes) {
-			wg.Go(func() { w.receive(ctx, q, l, &wg) })
-		}
+	taken := make(chan delivery) // is taken at once, as each has a lane
+	var lanes, receivers sync.WaitGroup
+	for range w.Lanes {
+		lanes.Go(func() {
+			for d := range taken {
+				w.handle(ctx, d.queue, d.message)
+				d.free()
+			}
+		})
 	}
-	wg.Wait()
+	free := newLanes(w.Lanes)
+	for _, q := range w.Queues {
+		receivers.Go(func() { w.receive(ctx, q, free, taken) })
+	}
+	receivers.Wait()
+	close(taken)
+	lanes.Wait()
 }
 
-// receivers is how many goroutines take messages from one queue: enough for a
-// server's round trips to overlap.
-func receivers(lanes int) int { return min(16, 1+lanes/8) }
+// delivery is a message on its way to the lane that was taken for it.
+type delivery struct {
+	queue   Queue
+	message *Message
+	free    func() // gives the lane up
+}
 
-func (w *Worker) receive(ctx context.Context, q Queue, l *lanes, wg *sync.WaitGroup) {
+// receive takes as many messages of q as lanes are free, and then waits for
+// more. A lane is taken before its message, and none while it waits.
+func (w *Worker) receive(ctx context.Context, q Queue, l *lanes, taken chan<- delivery) {
 	pause := time.Duration(0)
 	for {
 		sleep(ctx, time.Until(time.Unix(0, w.rest.Load())))
-		if l.take(ctx) != nil {
+		n, err := l.take(ctx)
+		if err != nil {
 			return
 		}
-		m, err := w.next(ctx, q, l)
-		if m != nil {
+		ms, err := q.Receive(ctx, n)
+		l.release(n - len(ms))
+		if ctx.Err() != nil {
+			for _, m := range slices.Backward(ms) { // each at the head, so the order stays
+				w.putBack(ctx, q, m)
+			}
+			return
+		}
+		for _, m := range ms {
 			if w.Taken != nil {
 				w.Taken(q.Name())
 			}
+			taken <- delivery{q, m, func() { l.release(1) }}
+		}
+		if err == nil && len(ms) == 0 {
+			err = q.Wait(ctx)
+		}
+		if err == nil || ctx.Err() != nil {
 			pause = 0
-			wg.Go(func() {
-				defer l.release()
-				w.handle(ctx, q, m)
-			})
 			continue
 		}
-		l.release()
-		if err == nil {
-			sleep(ctx, aside)
-		} else {
-			pause = min(max(2*pause, 100*time.Millisecond), 5*time.Second)
-			w.Log.Error("cannot receive; trying again", "queue", q.Name(), "in", pause, "error", err)
-			sleep(ctx, pause)
-		}
+		pause = min(max(2*pause, 100*time.Millisecond), 5*time.Second)
+		w.Log.Error("cannot receive; trying again", "queue", q.Name(), "in", pause, "error", err)
+		sleep(ctx, pause)
 	}
-}
-
-// next is the next message of q; nil without an error: none came while the lane
-// was not wanted elsewhere.
-func (w *Worker) next(ctx context.Context, q Queue, l *lanes) (*Message, error) {
-	waiting, cancel := l.waiting(ctx)
-	defer cancel()
-	m, err := q.Receive(waiting)
-	if err != nil && waiting.Err() != nil {
-		return nil, nil
-	}
-	return m, err
-}
-
-// keep renews m's reserve until the returned function is called, which waits
-// for a renewal under way.
-func (w *Worker) keep(q Queue, m *Message) (release func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		tick := time.NewTicker(max(q.Reserve/3, 100*time.Millisecond))
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-			}
-			err := q.Renew(ctx, m)
-			switch {
-			case err == nil || ctx.Err() != nil:
-			case errors.Is(err, ErrLost):
-				w.Log.Warn("reserve lost while in hand; the fence stops a second call", "queue", q.Name(), "message", m.ID)
-				return
-			default:
-				w.Log.Warn("cannot renew the reserve", "queue", q.Name(), "message", m.ID, "error", err)
-			}
-		}
-	}()
-	return sync.OnceFunc(func() { cancel(); <-done })
 }
 
 // handle is the worker's whole sentence: run the message's step through the
@@ -178,12 +157,13 @@ func (w *Worker) handle(ctx context.Context, q Queue, m *Message) {
 		w.withoutStep(ctx, q, m)
 		return
 	}
-	release := w.keep(q, m)
-	defer release()
+	kept := w.keep(q, m)
+	defer kept.release()
 	ctx, traced := w.trace(ctx, q, m, s)
 	key, row, err := w.run(ctx, q, m, s)
 	defer func() { traced(row, err) }()
-	release()
+	kept.release()
+	m.MayHaveActed = mayHaveActed(row)
 	switch verdict, why := w.judge(m, row, err); verdict {
 	case ack:
 		w.Log.Info("done", "queue", q.Name(), "message", m.ID, "key", key, "order", key.Order, "step", key.Step, "state", row.State, "reference", row.Reference)
@@ -259,6 +239,11 @@ func (w *Worker) oldFailure(ctx context.Context, s *step.Step, m *Message) error
 		}
 	}
 	return nil
+}
+
+// mayHaveActed reports whether a call for row may have acted. A zero row had none.
+func mayHaveActed(row zabor.Row) bool {
+	return row.State != "" && (row.State != zabor.Released || row.MayHaveActed())
 }
 
 type verdict int

@@ -136,13 +136,13 @@ type watched struct {
 	renewed  atomic.Int64
 }
 
-func (q *watched) Receive(ctx context.Context) (*worker.Message, error) {
+func (q *watched) Receive(ctx context.Context, n int) ([]*worker.Message, error) {
 	q.receives.Add(1)
-	m, err := q.Source.Receive(ctx)
-	if m != nil && q.received != nil {
+	ms, err := q.Source.Receive(ctx, n)
+	if len(ms) > 0 && q.received != nil {
 		q.received()
 	}
-	return m, err
+	return ms, err
 }
 
 func (q *watched) Ack(ctx context.Context, m *worker.Message) error {
@@ -541,7 +541,7 @@ func TestLostMessage(t *testing.T) {
 	s.eventually("the call has begun", func() bool { return s.calls.Load() == 1 })
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	again, err := s.queue.Source.Receive(ctx) // as another worker
+	again, err := worker.Next(ctx, s.queue.Source) // as another worker
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -581,7 +581,7 @@ func TestReserveIsRenewed(t *testing.T) {
 		s.eventually("it is renewed for three times its reserve", func() bool { return s.queue.renewed.Load() >= 9 })
 		cancel()
 	}()
-	if m, err := s.queue.Source.Receive(ctx); !errors.Is(err, context.Canceled) {
+	if m, err := worker.Next(ctx, s.queue.Source); !errors.Is(err, context.Canceled) {
 		t.Errorf("another worker got %+v, %v", m, err)
 	}
 	close(end)
@@ -784,7 +784,7 @@ func TestDeliveredBeforeWithoutARow(t *testing.T) {
 			s.Backoff = []time.Duration{time.Hour}
 			s.Queues[0].MissingRow = missing
 			s.charge("1")
-			if _, err := s.queue.Source.Receive(t.Context()); err != nil { // by a worker that died
+			if _, err := worker.Next(t.Context(), s.queue.Source); err != nil { // by a worker that died
 				t.Fatal(err)
 			}
 			stop := s.run()
