@@ -183,6 +183,10 @@ type Fence struct {
 	// An error counts as the hook's own. The field may be nil.
 	Hook func(row Row) (*Hook, error)
 
+	// Refuse returns why nothing may be captured for k at present; nil: it may. It
+	// is asked before each call and must return at once. The field may be nil.
+	Refuse func(k Key) error
+
 	// Journal keeps successes while the database is away. Nil: they are kept in
 	// memory for SaveTimeout, and are then only in an alert.
 	Journal *Journal
@@ -228,6 +232,11 @@ func (f *Fence) clock() time.Time {
 // nothing was sent and Do may be tried again.
 func (f *Fence) Do(ctx context.Context, e Effect, call Call) (Row, error) {
 	start := time.Now() // before the capture: no clock skew can stretch the claim
+	if f.Refuse != nil {
+		if err := f.Refuse(e.Key); err != nil {
+			return f.refused(ctx, e, err)
+		}
+	}
 	wait, why, turn := f.breaker.wait(roadOf(e.Provider, e.Key), f.clock(), e.Timeout)
 	if wait > 0 {
 		return f.whilePaused(ctx, e, wait, why)

@@ -240,6 +240,15 @@ func (f *Fence) whilePaused(ctx context.Context, e Effect, wait time.Duration, w
 	return row, err
 }
 
+// refused answers e from its row while nothing may be captured for its key.
+func (f *Fence) refused(ctx context.Context, e Effect, why error) (Row, error) {
+	row, err := f.repeat(ctx, e)
+	if errors.Is(err, ErrNoRow) || errors.Is(err, ErrReleased) {
+		return row, &Error{Key: e.Key, Row: row, Err: ErrPaused, Reason: why.Error()}
+	}
+	return row, err
+}
+
 // Parked notes that the message with the given id is in the failure transport
 // now. A row that is free gets one more attempt by it: whoever retries the
 // message asks for exactly one more call.

@@ -38,7 +38,7 @@ func decode(raw []byte, keys []AppKey) (*worker.Message, *successor) {
 		m.Err = fmt.Errorf("%w: %w", worker.ErrUnreadable, err)
 		return m, nil
 	}
-	m.ID = p.id()
+	m.ID, m.RetryOf = p.id(), p.text("retry_of")
 	m.Traceparent, m.Tracestate = p.trace()
 	m.DeliveredBefore = p.attempts > 0 || p.fields["retry_of"] != nil
 	if job := p.text("job"); job != handler {

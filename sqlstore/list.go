@@ -229,50 +229,10 @@ func (s *Store) CountUnresolved(ctx context.Context, scope string) (int64, error
 	return s.count(ctx, scope, "state IN (?, ?)", string(zabor.Captured), string(zabor.Doubt))
 }
 
-// ParkedFor lists the keys of rows that are not closed and whose message with the
-// given id was parked last.
-func (s *Store) ParkedFor(ctx context.Context, message string) ([]zabor.Key, error) {
-	query := s.dialect.sql("SELECT " + keyColumns + " FROM zabor_fences WHERE " + notClosed + " AND parked = ?")
-	var keys []zabor.Key
-	err := s.repeat(ctx, func(ctx context.Context) error {
-		keys = nil
-		return s.query(ctx, func(rows *sql.Rows) error {
-			var scope, order, step []byte
-			err := rows.Scan(&scope, &order, &step)
-			keys = append(keys, zabor.Key{Scope: string(scope), Order: string(order), Step: string(step)})
-			return err
-		}, query, []byte(message))
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read rows of parked message %s: %w", message, err)
-	}
-	return keys, nil
-}
-
-// OpenSteps counts the rows that are not closed by the name of their step,
-// without its part, in the given scope and the scopes in it; the empty scope
-// counts everywhere.
-func (s *Store) OpenSteps(ctx context.Context, scope string) (map[string]int64, error) {
-	where, args := within(scope, notClosed, nil)
-	query := s.dialect.sql("SELECT step, COUNT(*) FROM zabor_fences WHERE " + where + " GROUP BY step")
-	var open map[string]int64
-	err := s.repeat(ctx, func(ctx context.Context) error {
-		open = map[string]int64{}
-		return s.query(ctx, func(rows *sql.Rows) error {
-			var step []byte
-			var n int64
-			if err := rows.Scan(&step, &n); err != nil {
-				return err
-			}
-			name, _, _ := strings.Cut(string(step), ":")
-			open[name] += n
-			return nil
-		}, query, args...)
-	})
-	if err != nil {
-		return nil, fmt.Errorf("count open rows by step: %w", err)
-	}
-	return open, nil
+// CountSettled counts the settled rows of step as [Store.CountOpen] counts open ones.
+// It may read all rows of the step: ask for it seldom.
+func (s *Store) CountSettled(ctx context.Context, scope, step string) (int64, error) {
+	return s.count(ctx, scope, "state = 'settled' AND "+ofStep, stepArgs(step)...)
 }
 
 func (s *Store) count(ctx context.Context, scope, where string, args ...any) (n int64, err error) {
@@ -282,7 +242,7 @@ func (s *Store) count(ctx context.Context, scope, where string, args ...any) (n 
 		return s.query(ctx, func(rows *sql.Rows) error { return rows.Scan(&n) }, query, args...)
 	})
 	if err != nil {
-		return 0, fmt.Errorf("count open rows: %w", err)
+		return 0, fmt.Errorf("count rows: %w", err)
 	}
 	return n, nil
 }

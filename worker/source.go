@@ -14,6 +14,7 @@ import (
 type Message struct {
 	step.Message
 	ID      string // the queue's own id of the message, stable over redeliveries: uuid or stream entry id
+	RetryOf string // the ID of the failed message that it is a retry of, as far as the queue says; may be empty
 	Raw     []byte // the bytes as they were before the delivery
 	Err     error  // why it cannot be decoded; nil: it can. Raw is set all the same
 	Receipt any    // the source's own
