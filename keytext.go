@@ -86,15 +86,6 @@ func (k Key) String() string {
 	return EncodeText(k.Scope) + ":" + text
 }
 
-// MarshalText is [Key.String] as bytes. The error is nil.
-func (k Key) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
-
-// UnmarshalText is [ParseKey].
-func (k *Key) UnmarshalText(text []byte) (err error) {
-	*k, err = ParseKey(string(text))
-	return err
-}
-
 // ParseKey returns the key whose [Key.String] is text. Another spelling of the same key
 // is an error, as is a key that is not valid.
 func ParseKey(text string) (Key, error) {

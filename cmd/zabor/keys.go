@@ -266,7 +266,7 @@ func keysFailure(err error) error {
 		return usage(r.Err, r.Next)
 	}
 	if _, ok := errors.AsType[*keyschema.QueueError](err); ok {
-		return unreachable(err, "nothing was started, and nothing was changed; is Redis up, and is its address right?")
+		return unreachable(err, "nothing was taken, and nothing was changed; is Redis up, and is its address right?")
 	}
 	return storeFailure(err)
 }

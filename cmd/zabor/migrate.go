@@ -8,8 +8,8 @@ import (
 )
 
 type migrateCommand struct {
-	Print   string   `placeholder:"DATABASE" enum:",mysql,postgres,sqlite" default:"" help:"Print the SQL for mysql, postgres or sqlite, for a database administrator; nothing is connected to."`
-	GiveUp  []string `placeholder:"QUEUE" help:"Give QUEUE back to PHP without a whole drain: the next start on it looks at all of it anew. Lists what PHP's workers would charge a second time, and exits 1 if there is any; with zabor's workers stopped."`
+	Print  string   `placeholder:"DATABASE" enum:",mysql,postgres,sqlite" default:"" help:"Print the SQL for mysql, postgres or sqlite, for a database administrator; nothing is connected to."`
+	GiveUp []string `placeholder:"QUEUE" help:"Give QUEUE back to PHP without a whole drain: the next start on it looks at all of it anew. Lists what PHP's workers would charge a second time, and exits 1 if there is any; with zabor's workers stopped."`
 }
 
 func (c *migrateCommand) Run(p *program) error {

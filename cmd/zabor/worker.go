@@ -145,6 +145,9 @@ func (p *program) ready(c *core, w *worker.Worker, list []queue, acceptEviction 
 	if err := p.startUp(p.ctx, c.file, list, acceptEviction); err != nil {
 		return err
 	}
+	if _, err := p.checkKeys(p.installation(c.file, c.store, list), false); err != nil {
+		return err
+	}
 	return p.takeOver(p.ctx, &importer{file: c.file, store: c.store, steps: w.Steps, readOnly: true, log: p.log, say: progress(p), steppedOn: map[string]bool{}}, list)
 }
 
@@ -166,10 +169,6 @@ func (p *program) newWorker(c *core) (w *worker.Worker, list []queue, closeAll f
 	if list, closeAll, err = p.queues(c.file, c.store); err != nil {
 		return nil, nil, nil, err
 	}
-	if _, err := p.checkKeys(p.installation(c.file, c.store, list), false); err != nil {
-		closeAll()
-		return nil, nil, nil, err
-	}
 	databases := newApplications(c.file, c.store)
 	closeQueues := closeAll
 	closeAll = func() { closeQueues(); databases.close() }
@@ -182,14 +181,14 @@ func (p *program) newWorker(c *core) (w *worker.Worker, list []queue, closeAll f
 		return nil, nil, nil, err
 	}
 	w = &worker.Worker{
-		Fence:     c.fence,
-		Queues:    sources(list),
-		Lanes:     c.file.Lanes,
-		Steps:     steps,
-		Bus:       busOf(c.file),
-		Call:      call(c.providers),
-		Backoff:   c.file.Backoff,
-		Log:       p.log,
+		Fence:   c.fence,
+		Queues:  sources(list),
+		Lanes:   c.file.Lanes,
+		Steps:   steps,
+		Bus:     busOf(c.file),
+		Call:    call(c.providers),
+		Backoff: c.file.Backoff,
+		Log:     p.log,
 		Unreadable: func(ctx context.Context, queue string, raw []byte, reason string) error {
 			return c.store.SaveUnreadable(ctx, sqlstore.Unreadable{Queue: queue, Bytes: raw, Reason: reason})
 		},
