@@ -277,13 +277,6 @@ func (s *Step) Matches(class string) bool { return s.classes[strings.TrimPrefix(
 // Classes are those of the messages that ask for s, in byte order.
 func (s *Step) Classes() []string { return slices.Sorted(maps.Keys(s.classes)) }
 
-// Recipe says in one line what the step's keys are made of. A change of it
-// makes every charge a new one.
-func (s *Step) Recipe() string {
-	return fmt.Sprintf("1 installation=%q scope=%q order=%q step=%q part=%q",
-		s.spec.Installation, s.spec.Scope, s.spec.Order, s.spec.Name, s.spec.Part)
-}
-
 // JoinScope is a key's whole scope: the installation's and, where there is one,
 // a slash and the inner one. An installation has no slash, so that no two pairs
 // are joined to the same.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"zabor"
+	"zabor/keyschema"
 	"zabor/step"
 )
 
@@ -49,11 +50,9 @@ type Worker struct {
 	// nil error they are safe and the message is acked.
 	Unreadable func(ctx context.Context, queue string, raw []byte, reason string) error
 
-	// ParkedFor lists the keys of open rows that a message was parked for. It
-	// is asked only for the steps in NewKeys, whose keys are made in another
-	// way than they once were: their old failures would be charged as new.
-	ParkedFor func(ctx context.Context, message string) ([]zabor.Key, error)
-	NewKeys   map[string]bool // by a step's name; nil: none
+	// Keys knows which messages an accepted change of a key schema holds; nil:
+	// none. It is asked for each message and asks no server.
+	Keys *keyschema.Guard
 
 	// Backoff is how long a message waits before it is delivered again, by the
 	// number of its row's captures; the last one stays. At least one.
@@ -173,7 +172,7 @@ func (w *Worker) handle(ctx context.Context, q Queue, m *Message) {
 		if w.told.taken(key) || errors.Is(err, zabor.ErrOtherRequest) {
 			code = toldAlready
 		}
-		w.park(ctx, q, m, key, row, code, why)
+		w.park(ctx, q, m, key, row, err, code, why)
 	case keepBytes:
 		w.keepBytes(ctx, q, m, why)
 	case later:
@@ -196,17 +195,15 @@ func (w *Worker) run(ctx context.Context, q Queue, m *Message, s *step.Step) (za
 	if m.Err != nil {
 		return zabor.Key{}, zabor.Row{}, m.Err
 	}
-	if w.NewKeys[s.Name()] {
-		if err := w.oldFailure(ctx, s, m); err != nil {
-			return zabor.Key{}, zabor.Row{}, err
-		}
-	}
 	effect, err := s.Effect(ctx, m.Message)
 	if err == nil {
 		if effect.MissingRow == zabor.Doubt {
 			effect.MissingRow = q.MissingRow
 		}
-		effect.ReservedUntil = m.ReservedUntil
+		effect.ReservedUntil, effect.Messages = m.ReservedUntil, [2]string{m.ID, m.RetryOf}
+		if err := w.oldKeys(ctx, s, m, &effect); err != nil {
+			return effect.Key, zabor.Row{}, err
+		}
 		row, err := w.Fence.Do(ctx, effect, w.Call)
 		return effect.Key, row, err
 	}
@@ -222,23 +219,21 @@ func (w *Worker) run(ctx context.Context, q Queue, m *Message, s *step.Step) (za
 	return effect.Key, row, known
 }
 
-// oldFailure refuses a message that was parked under a key which its step does
-// not make any more.
-func (w *Worker) oldFailure(ctx context.Context, s *step.Step, m *Message) error {
-	now, err := s.Key(m.Message)
-	if err != nil {
-		return err
+// oldKeys holds a message that may have been called for under a key of an earlier
+// schema, unless there is a row.
+func (w *Worker) oldKeys(ctx context.Context, s *step.Step, m *Message, e *zabor.Effect) error {
+	if w.Keys == nil {
+		return nil
 	}
-	before, err := w.ParkedFor(ctx, m.ID)
-	if err != nil {
-		return err
+	if e.MissingRow == zabor.Doubt && w.Keys.Changed(s.Name()) {
+		e.MissingRow = zabor.Held
 	}
-	for _, k := range before {
-		if k != now {
-			return fmt.Errorf("%w: message %s was parked for %s, and the step's keys have changed since: it would be charged as %s; nothing was called; decide the old row first", step.ErrRefused, m.ID, k, now)
-		}
+	why := w.Keys.Holds(s.Name(), m.ID, m.RetryOf)
+	if why == "" || w.Keys.Refuse(e.Key) != nil { // a refusal is Do's to tell
+		return nil
 	}
-	return nil
+	_, _, err := w.Fence.Import(ctx, *e, why)
+	return err
 }
 
 // mayHaveActed reports whether a call for row may have acted. A zero row had none.
@@ -303,8 +298,8 @@ func (w *Worker) delay(row zabor.Row, err error) time.Duration {
 }
 
 // park writes m into the failure transport, tells a person and notes it in m's
-// row. Code is that of the alert.
-func (w *Worker) park(ctx context.Context, q Queue, m *Message, key zabor.Key, row zabor.Row, code, why string) {
+// row, unless cause is another request than the row is for. Code is that of the alert.
+func (w *Worker) park(ctx context.Context, q Queue, m *Message, key zabor.Key, row zabor.Row, cause error, code, why string) {
 	err := w.answer(ctx, q, m, "park", func(ctx context.Context) error { return q.Park(ctx, m, why) })
 	if err != nil {
 		return
@@ -313,8 +308,8 @@ func (w *Worker) park(ctx context.Context, q Queue, m *Message, key zabor.Key, r
 	if code != toldAlready {
 		w.alertParked(q, m, key, row, code, why)
 	}
-	if key.Order == "" {
-		return
+	if key.Order == "" || errors.Is(cause, zabor.ErrOtherRequest) {
+		return // the row is not about this message
 	}
 	w.note(ctx, key, func(ctx context.Context) error { return w.Fence.Parked(ctx, key, m.ID) })
 }

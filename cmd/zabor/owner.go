@@ -281,7 +281,7 @@ func (p *program) takeOver(ctx context.Context, i *importer, list []queue) error
 		}
 		p.log.Info("the queue is zabor's from now on", "queue", s.Name(), "messages", found.Messages)
 	}
-	return forgetImport(ctx, i.file, i.store)
+	return nil
 }
 
 // importCommandLine is the import of s as a person types it.

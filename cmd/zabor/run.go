@@ -37,6 +37,7 @@ type cli struct {
 	Serve     serveCommand     `cmd:"" help:"All that the configuration has, in one process: worker, proxy and dashboard."`
 	Peek      peekCommand      `cmd:"" help:"What zabor would do with each message on the queues: key, request, verdict. Takes and changes nothing."`
 	Import    importCommand    `cmd:"" help:"Once, before the first start: settled rows for what was charged before, held ones for what another worker has had."`
+	Schema    schemaCommand    `cmd:"" help:"What the keys of each step are made of: what is in force, what is configured, and a person's word for a change."`
 	Migrate   migrateCommand   `cmd:"" help:"Create or upgrade the tables, or print the SQL."`
 	Fence     fenceCommand     `cmd:"" help:"Look at rows of the fence."`
 	Failed    failedCommand    `cmd:"" help:"Failure transports of the queues: list, put back, forget."`
