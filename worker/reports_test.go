@@ -215,7 +215,7 @@ func delayIsKeptInTheQueue(t *testing.T, s *shop) {
 	}
 	s.drained()
 	s.wantCalls(1)
-	if row := s.row("1"); row.CapturedAt.Before(due) || row.Captures != 1 || s.count("zabor_fences") != 1 {
+	if row := s.row("1"); row.CapturedAt.Before(due) || row.Tries != 1 || s.count("zabor_fences") != 1 {
 		t.Errorf("row %+v; it was due at %v", row, due)
 	}
 	s.wantEvents("capturing", "sending", "answered", "saved", "ack", "acked")

@@ -46,7 +46,7 @@ func TestLostRowOfAMessageThatWasPutBack(t *testing.T) {
 				s.exec("DELETE FROM zabor_fences")
 				s.answer = settled
 				s.Backoff = []time.Duration{time.Hour}
-				s.Fence = &zabor.Fence{Store: s.store, Secret: s.Fence.Secret, At: s.passed} // another process
+				s.Fence = &zabor.Fence{Store: s.store, Secret: s.Fence.Secret, Observer: zabor.Observer{At: s.passed}} // another process
 				s.mu.Lock()
 				s.events = nil
 				s.mu.Unlock()

@@ -73,7 +73,7 @@ func newShop(t testing.TB) *shop {
 		s.exec(statement)
 	}
 	s.Worker = &worker.Worker{
-		Fence: &zabor.Fence{Store: s.store, Secret: []byte(strings.Repeat("s", zabor.MinSecret)), At: s.passed},
+		Fence: &zabor.Fence{Store: s.store, Secret: []byte(strings.Repeat("s", zabor.MinSecret)), Observer: zabor.Observer{At: s.passed}},
 		Lanes: 1,
 		Steps: []*step.Step{s.step(step.Spec{Name: "charge", Classes: []string{"Charge"}, Amount: "cents"})},
 		Call: func(ctx context.Context, row zabor.Row) zabor.Outcome {
@@ -182,7 +182,7 @@ func (s *shop) note(event string) {
 	s.events = append(s.events, event)
 }
 
-func (s *shop) passed(m zabor.Moment, _ zabor.Key) { s.note(string(m)) }
+func (s *shop) passed(m zabor.Checkpoint, _ zabor.Key) { s.note(string(m)) }
 
 // noted is what has happened so far.
 func (s *shop) noted() []string {
@@ -617,7 +617,7 @@ func TestStopBeforeTheCapturePutsBack(t *testing.T) {
 	s := newShop(t)
 	s.charge("1")
 	ctx, cancel := context.WithCancel(t.Context())
-	s.Fence.At = func(m zabor.Moment, k zabor.Key) { cancel(); s.passed(m, k) }
+	s.Fence.At = func(m zabor.Checkpoint, k zabor.Key) { cancel(); s.passed(m, k) }
 	s.Run(ctx)
 	s.wantEvents("capturing", "put back")
 	if d := s.depth(); d != (worker.Depth{Ready: 1}) || s.row("1").State != "" {

@@ -269,7 +269,7 @@ func (s *shop) decides(b *tab) {
 	b.click(".acts .button")
 	b.says("Decided", "is settled now", "gone on")
 	b.inspect("decided")
-	if row := s.row("H-1"); row.State != zabor.Settled || row.Reference != "pay_77" || row.Basis != zabor.ByPerson {
+	if row := s.row("H-1"); row.State != zabor.Settled || row.Reference != "pay_77" || row.Cause != zabor.ByPerson {
 		b.t.Errorf("row %+v", row)
 	}
 	notes, err := s.store.Notes(b.t.Context(), key("H-1"))

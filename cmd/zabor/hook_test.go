@@ -82,8 +82,8 @@ func (s *shop) paidOnce(order string) {
 	s.t.Helper()
 	s.chargedOnce(order)
 	row := s.row(order)
-	if got, want := s.told(order), "paid 1 "+row.Reference+" 1999"; got != want || row.HookDue != "" || row.HookData != nil {
-		s.t.Errorf("order %s: the shop says %q, want %q; hook %q is due with %s", order, got, want, row.HookDue, row.HookData)
+	if got, want := s.told(order), "paid 1 "+row.Reference+" 1999"; got != want || row.HookDue != "" || row.Open.HookData != nil {
+		s.t.Errorf("order %s: the shop says %q, want %q; hook %q is due with %s", order, got, want, row.HookDue, row.Open.HookData)
 	}
 }
 
@@ -173,8 +173,8 @@ func TestADecisionRunsItsHook(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	row := zabor.Row{
-		Key: key("1001"), State: zabor.Held, Basis: zabor.ByExpiry, Claim: zabor.Claim{Epoch: 1, ID: [16]byte{1}}, Generation: 1,
-		ProviderKey: "k", Provider: "acquirer", Captures: 1, Allowance: 3, HookData: []byte(`{"amountCents":1999}`),
+		Key: key("1001"), State: zabor.Held, Cause: zabor.ByExpiry, Claim: zabor.Claim{Epoch: 1, ID: [16]byte{1}}, Generation: 1,
+		ProviderKey: "k", Endpoint: zabor.Endpoint{Provider: "acquirer"}, Tries: 1, Unproven: 1, Open: zabor.Open{HookData: []byte(`{"amountCents":1999}`)},
 	}
 	if _, err := s.store.Insert(ctx, row, zabor.Write{}); err != nil {
 		t.Fatal(err)

@@ -136,7 +136,7 @@ func TestAcceptedSchema(t *testing.T) {
 			// A person decides, and the message is called for once.
 			eventually(t, "no request may be on its way", func() bool {
 				row := s.row("N-2")
-				return row.ReadAt.After(row.SendUntil.Add(2 * time.Second))
+				return row.ReadAt.After(row.Open.SendUntil.Add(2 * time.Second))
 			})
 			s.decide(exitGood, "release", "N-2", "--i-have-checked-the-provider")
 			s.worker("--drain").exit(exitBad)

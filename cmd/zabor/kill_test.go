@@ -98,7 +98,7 @@ func TestKilledWorkerIsSettledByAReplay(t *testing.T) {
 		w.exit(exitGood)
 		s.chargedOnce(control)
 		s.chargedOnce(target)
-		if row := s.row(target); row.State != zabor.Settled || row.Basis != zabor.ByReplay || row.Replays == 0 {
+		if row := s.row(target); row.State != zabor.Settled || row.Cause != zabor.ByCall || row.Open.Replays == 0 {
 			t.Errorf("row %+v, want it settled by a replay", row)
 		}
 		s.empty()
@@ -116,7 +116,7 @@ func TestKilledWorkerWithoutLookupIsHeld(t *testing.T) {
 		w.logged("test:" + target + "/charge is held: ")
 		s.chargedOnce(control)
 		row := s.row(target)
-		if row.State != zabor.Held || row.Basis != zabor.ByExpiry || row.Parked == "" {
+		if row.State != zabor.Held || row.Cause != zabor.ByExpiry || row.Parked == "" {
 			t.Errorf("row %+v, want it held for want of a look-up, with the message that was parked", row)
 		}
 		if got, want := len(s.provider.Charges(target)), m.charges; got != want {

@@ -265,7 +265,7 @@ func TestKilledInTheThen(t *testing.T) {
 					}
 					s.chargedOnce("1")
 					noted := !ran || !slots.acked // else nobody came who could have noted it
-					if row := s.row("1"); row.GoneOn() != noted || row.Captures != 1 {
+					if row := s.row("1"); row.Forwarded != noted || row.Tries != 1 {
 						t.Errorf("row %+v", row)
 					}
 					if left := s.values(list); len(left) != 0 {

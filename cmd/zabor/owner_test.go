@@ -125,8 +125,8 @@ func TestFirstStart(t *testing.T) {
 	same(again["async"], async)
 	same(again["payments"], payments)
 	for _, order := range []string{"1", "2", "3", "4", "11", "12", "13"} {
-		if row := s.row(order); row.State != zabor.Held || row.Basis != zabor.ByImport || row.Amount.Minor != 1999 || !strings.Contains(row.Reason, "another worker has had it") {
-			t.Errorf("order %s: %s by %s: %s", order, row.State, row.Basis, row.Reason)
+		if row := s.row(order); row.State != zabor.Held || row.Cause != zabor.ByImport || row.Amount.Minor != 1999 || !strings.Contains(row.Reason, "another worker has had it") {
+			t.Errorf("order %s: %s by %s: %s", order, row.State, row.Cause, row.Reason)
 		}
 	}
 	if got := s.depth(); got != before {

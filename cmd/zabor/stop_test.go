@@ -46,8 +46,8 @@ func TestStoppedBeforeTheSendDoesNotSend(t *testing.T) {
 				if posts := s.provider.Stats().Posts; posts != 2 {
 					t.Errorf("%d requests reached the provider, want 2", posts)
 				}
-				if row := s.row(target); row.Captures != 2 {
-					t.Errorf("%d captures, want the one that slept and the one that sent", row.Captures)
+				if row := s.row(target); row.Tries != 2 {
+					t.Errorf("%d captures, want the one that slept and the one that sent", row.Tries)
 				}
 			})
 		}
@@ -97,7 +97,7 @@ func (s *shop) leaseOver(order string) {
 		if row.State != zabor.Captured {
 			s.t.Fatalf("the row of %s is %q, want captured", order, row.State)
 		}
-		return row.ReadAt.After(row.SendUntil)
+		return row.ReadAt.After(row.Open.SendUntil)
 	})
 }
 
