@@ -86,7 +86,7 @@ func TestRetryOfSpentAttempts(t *testing.T) {
 	a := s.alerts()
 	s.answer = func(context.Context, zabor.Row) zabor.Outcome { return zabor.Outcome{Reason: "502"} }
 	absent := func() { // as a resolver whose look-up finds nothing
-		s.exec("UPDATE zabor_fences SET state = 'released', basis = 'absence' WHERE state = 'doubt'")
+		s.exec("UPDATE zabor_fences SET state = 'released', cause = 'absence' WHERE state = 'doubt'")
 	}
 	id := s.charge("1")
 	stop := s.run()

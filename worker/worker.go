@@ -285,7 +285,7 @@ func (w *Worker) judge(m *Message, row zabor.Row, err error) (verdict, string) {
 // delay is how long a message waits whose run ended with err: to the end of the
 // lease of whoever holds its row, at most the next backoff.
 func (w *Worker) delay(row zabor.Row, err error) time.Duration {
-	next := w.Backoff[min(max(row.Tries, 1), len(w.Backoff))-1]
+	next := w.Backoff[min(max(captures(row), 1), len(w.Backoff))-1]
 	if e, ok := errors.AsType[*zabor.Error](err); ok && e.Wait > 0 {
 		return max(e.Wait, next)
 	}
@@ -296,6 +296,9 @@ func (w *Worker) delay(row zabor.Row, err error) time.Duration {
 	}
 	return next
 }
+
+// captures is about how often row was captured: each capture and its end are two writes.
+func captures(row zabor.Row) int { return int(row.Claim.Epoch+1) / 2 }
 
 // park writes m into the failure transport, tells a person and notes it in m's
 // row, unless cause is another request than the row is for. Code is that of the alert.
