@@ -127,31 +127,6 @@ func TestAnotherSecretOfTheSameAccount(t *testing.T) {
 	}
 }
 
-// A row of a version that kept no place may have been called anywhere: a yes that is
-// found is one, and silence is none.
-func TestARowWithoutAPlace(t *testing.T) {
-	t.Parallel()
-	m := newMoving(t, onSQLite(t))
-	m.fence.Address = nil
-	m.settle("old")
-	lost, found := m.lose("1001"), m.lose("1002")
-	m.fence.Address = func(string) string { return m.place }
-	m.settle("new")
-	m.knows["a"]["1002"] = zabor.Outcome{Verdict: zabor.Done, Reference: "pay_1002"}
-	m.r.after(0)
-	m.r.after(watchTime - time.Second)
-	if row := m.row(lost); row.State != zabor.Doubt {
-		t.Errorf("%s, want doubt: the look-up may find it yet", row.State)
-	}
-	m.r.after(time.Minute)
-	if row := m.row(lost); row.State != zabor.Held || m.sent != 0 {
-		t.Errorf("%s, sent again %d times; want held, and nothing sent", row.State, m.sent)
-	}
-	if row := m.row(found); row.State != zabor.Settled {
-		t.Errorf("%s, want settled", row.State)
-	}
-}
-
 // A look-up by an id vouches for none by what the request carried, and the other way
 // round: a search that never finds anything frees nothing.
 func TestTheControlIsTheSameLookUp(t *testing.T) {
@@ -294,6 +269,7 @@ func TestRetryAfterOfADoubt(t *testing.T) {
 	if r.lookups != 0 || replays != 0 {
 		t.Fatalf("look-ups=%d replays=%d before the provider wants to be asked", r.lookups, replays)
 	}
+	w.shift(e.Key, -time.Minute)
 	r.after(2 * time.Second)
 	if r.lookups == 0 || replays != 1 {
 		t.Errorf("look-ups=%d replays=%d when it does", r.lookups, replays)
@@ -313,6 +289,7 @@ func TestRetryAfterOfALookup(t *testing.T) {
 	}
 	w.doubtful("1001")
 	w.doubtful("1002")
+	w.dueNow()
 	r.Round(t.Context())
 	r.after(59 * time.Second)
 	if asked != 1 {

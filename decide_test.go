@@ -182,8 +182,8 @@ func TestForbid(t *testing.T) {
 	})
 }
 
-// A person's decline of what may have been called is no way round the proof that
-// its release demands: the new attempt has another key, which stops nothing.
+// A person's decline of what may have been called asks for the proof that its release
+// asks for, and raises no generation (fault 7).
 func TestReleaseOfWhatAPersonDeclined(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *sqlstore.Store) {
 		w := newWorld(t, s)
@@ -193,29 +193,29 @@ func TestReleaseOfWhatAPersonDeclined(t *testing.T) {
 		if _, err := w.fence.Do(t.Context(), e, w.answers(zabor.Outcome{})); !errors.Is(err, zabor.ErrInDoubt) {
 			t.Fatal(err)
 		}
-		if _, err := w.decide(zabor.Decision{Key: k, Seen: w.row(k).Claim, Action: zabor.Decline}); err != nil {
-			t.Fatal(err)
-		}
-		release := func(checked bool) error {
-			_, err := w.decide(zabor.Decision{Key: k, Seen: w.row(k).Claim, Action: zabor.Release, CheckedProvider: checked})
+		decide := func(action zabor.Action, checked bool) error {
+			_, err := w.decide(zabor.Decision{Key: k, Seen: w.row(k).Claim, Action: action, CheckedProvider: checked})
 			return err
 		}
-		if err := release(false); !errors.Is(err, zabor.ErrRefused) {
-			t.Errorf("without the proof: %v", err)
+		if err := decide(zabor.Decline, false); !errors.Is(err, zabor.ErrRefused) {
+			t.Errorf("declined without the proof: %v", err)
 		}
-		if err := release(true); !errors.Is(err, zabor.ErrRefused) {
-			t.Errorf("while the first request may be on its way: %v", err)
+		if err := decide(zabor.Decline, true); !errors.Is(err, zabor.ErrRefused) {
+			t.Errorf("declined while the first request may be on its way: %v", err)
 		}
 		w.shift(k, -time.Hour)
+		if err := decide(zabor.Decline, true); err != nil {
+			t.Fatal(err)
+		}
+		if err := decide(zabor.Release, false); !errors.Is(err, zabor.ErrRefused) {
+			t.Errorf("released without the proof: %v", err)
+		}
 		if err := w.fence.Forwarded(t.Context(), k, 1); err != nil { // its message went on as declined
 			t.Fatal(err)
 		}
 		was := w.row(k)
-		if err := release(true); err != nil {
+		if err := decide(zabor.Release, true); err != nil {
 			t.Fatal(err)
-		}
-		if was.Open.ReplayUntil.IsZero() {
-			t.Fatal("nothing may be sent again: this shows nothing of the time in which it may")
 		}
 		if row := w.row(k); row.State != zabor.Released || row.Generation != 1 || row.ProviderKey != was.ProviderKey || row.Fingerprint != was.Fingerprint {
 			t.Errorf("%s of generation %d under the key %q for %q, want released, 1, %q, %q", row.State, row.Generation, row.ProviderKey, row.Fingerprint, was.ProviderKey, was.Fingerprint)
@@ -223,6 +223,9 @@ func TestReleaseOfWhatAPersonDeclined(t *testing.T) {
 		calls := 0
 		row, err := w.fence.Do(t.Context(), e, func(_ context.Context, row zabor.Row) zabor.Outcome {
 			calls++
+			if until := w.row(k).Open.ReplayUntil; !until.IsZero() {
+				t.Errorf("it may be sent again until %s: when its key was used first is not known any more", until)
+			}
 			if row.ProviderKey != was.ProviderKey {
 				t.Errorf("called under the key %q, want that of the first request, %q", row.ProviderKey, was.ProviderKey)
 			}
@@ -234,14 +237,11 @@ func TestReleaseOfWhatAPersonDeclined(t *testing.T) {
 		if row.Forwarded {
 			t.Error("the paid order's message does not go on, as that of the declined one did")
 		}
-		if is := w.row(k).Open.ReplayUntil; !is.Equal(was.Open.ReplayUntil) {
-			t.Errorf("the same request may be sent again until %s, want as before, %s: the provider's key counts from its first use", is, was.Open.ReplayUntil)
-		}
 	})
 }
 
-// What the provider still knows by a reference, and a person saw to have come to
-// nothing, cannot turn up once more: the new attempt has a key of its own.
+// A person's decline of a pending row keeps key, request and reference: its payment may
+// turn up after all.
 func TestReleaseOfAPendingRowThatAPersonDeclined(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *sqlstore.Store) {
 		w := newWorld(t, s)
@@ -250,15 +250,18 @@ func TestReleaseOfAPendingRowThatAPersonDeclined(t *testing.T) {
 			t.Fatal(err)
 		}
 		was := w.row(e.Key)
-		if _, err := w.decide(zabor.Decision{Key: e.Key, Seen: was.Claim, Action: zabor.Decline}); err != nil {
-			t.Fatal(err)
+		if _, err := w.decide(zabor.Decision{Key: e.Key, Seen: was.Claim, Action: zabor.Decline}); !errors.Is(err, zabor.ErrRefused) {
+			t.Errorf("declined without the proof: %v", err)
 		}
 		w.shift(e.Key, -time.Hour)
+		if _, err := w.decide(zabor.Decision{Key: e.Key, Seen: w.row(e.Key).Claim, Action: zabor.Decline, CheckedProvider: true}); err != nil {
+			t.Fatal(err)
+		}
 		if _, err := w.decide(zabor.Decision{Key: e.Key, Seen: w.row(e.Key).Claim, Action: zabor.Release, CheckedProvider: true}); err != nil {
 			t.Fatal(err)
 		}
-		if row := w.row(e.Key); row.Generation != 2 || row.Fingerprint != (zabor.Fingerprint{}) || row.Reference != "" {
-			t.Errorf("generation %d for %q with the reference %q, want 2, any request, none", row.Generation, row.Fingerprint, row.Reference)
+		if row := w.row(e.Key); row.State != zabor.Released || row.Generation != 1 || row.ProviderKey != was.ProviderKey || row.Fingerprint != was.Fingerprint || row.Reference != "pay_1" {
+			t.Errorf("%s, generation %d for %v with the reference %q; want released, 1, the same request and pay_1", row.State, row.Generation, row.Fingerprint, row.Reference)
 		}
 	})
 }
@@ -310,7 +313,8 @@ func TestDeclineOfAPendingRow(t *testing.T) {
 		if row.State != zabor.Pending || row.Answer == nil {
 			t.Fatalf("%s, answer %+v; want pending, with its answer", row.State, row.Answer)
 		}
-		if _, err := w.decide(zabor.Decision{Key: e.Key, Seen: row.Claim, Action: zabor.Decline}); err != nil {
+		w.shift(e.Key, -time.Hour)
+		if _, err := w.decide(zabor.Decision{Key: e.Key, Seen: row.Claim, Action: zabor.Decline, CheckedProvider: true}); err != nil {
 			t.Fatal(err)
 		}
 		if row, err := w.fence.Do(t.Context(), e, w.answers(done)); err != nil || row.State != zabor.Declined || row.Answer != nil || row.Reference != "pay_1" {
@@ -354,16 +358,16 @@ func TestDeclineOfAMalformedRow(t *testing.T) {
 			t.Errorf("%v after %d calls; want it acked without a call", err, w.calls)
 		}
 
-		// The provider itself has said no: the new attempt is for the request as it
-		// has become, under another key, and needs no other proof.
+		// No send may have acted: the new attempt takes the request as it
+		// has become, and needs no other proof.
 		row = w.row(e.Key)
 		if _, err := w.decide(zabor.Decision{Key: row.Key, Seen: row.Claim, Action: zabor.Release}); err != nil {
 			t.Fatal(err)
 		}
 		e.Fingerprint = zabor.Fingerprint{Message: "m2", Request: "corrected"}
 		again, err := w.fence.Do(t.Context(), e, w.answers(done))
-		if err != nil || again.State != zabor.Settled || again.Generation != 2 || again.ProviderKey == row.ProviderKey {
-			t.Errorf("%v: %s of generation %d, want settled, 2, under another key", err, again.State, again.Generation)
+		if err != nil || again.State != zabor.Settled || again.Generation != 1 {
+			t.Errorf("%v: %s of generation %d, want settled, 1: a person's decline raises none", err, again.State, again.Generation)
 		}
 	})
 }

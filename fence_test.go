@@ -56,7 +56,6 @@ type world struct {
 
 	mu     sync.Mutex
 	calls  int
-	paid   map[string]string // the order of each reference
 	alerts []zabor.Alert
 }
 
@@ -92,6 +91,9 @@ func (w *world) alerted(code string) (all, critical int) {
 	return all, critical
 }
 
+// paid has the first key of each store's references.
+var paid sync.Map
+
 // answers makes a call that ends with o at once.
 func (w *world) answers(o zabor.Outcome) zabor.Call {
 	return func(_ context.Context, row zabor.Row) zabor.Outcome {
@@ -99,13 +101,9 @@ func (w *world) answers(o zabor.Outcome) zabor.Call {
 		defer w.mu.Unlock()
 		w.calls++
 		if o.Reference != "" { // two orders share none
-			if w.paid == nil {
-				w.paid = map[string]string{}
-			}
-			if first, ok := w.paid[o.Reference]; ok && first != row.Order {
+			first, _ := paid.LoadOrStore([2]any{w.store, o.Reference}, row.Key)
+			if k := first.(zabor.Key); k.Order != row.Order || k.Scope != row.Scope {
 				o.Reference += " of " + row.Scope + row.Order
-			} else {
-				w.paid[o.Reference] = row.Order
 			}
 		}
 		return o
@@ -123,7 +121,7 @@ func (w *world) row(k zabor.Key) zabor.Row {
 
 func (w *world) deleteAll() {
 	w.t.Helper()
-	for _, table := range []string{"zabor_fences", "zabor_open", "zabor_answers", "zabor_references"} {
+	for _, table := range []string{"zabor_fences", "zabor_references"} {
 		if _, err := w.store.DB().ExecContext(w.t.Context(), "DELETE FROM "+table); err != nil {
 			w.t.Fatal(err)
 		}
@@ -282,6 +280,7 @@ func TestALateSuccessIsSavedInEveryState(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *sqlstore.Store) {
 		for _, tt := range tests {
 			w := newWorld(t, s)
+			w.deleteAll()
 			e := effect(tt.name)
 			row, err := w.fence.Do(t.Context(), e, func(ctx context.Context, row zabor.Row) zabor.Outcome {
 				tt.meanwile(w, w.row(row.Key))
@@ -311,7 +310,7 @@ func TestALateRefusalChangesNothing(t *testing.T) {
 		var second zabor.Row
 		_, err := w.fence.Do(t.Context(), e, func(context.Context, zabor.Row) zabor.Outcome {
 			row := w.swap(w.row(e.Key), func(r *zabor.Row) { r.State, r.Cause = zabor.Released, zabor.ByAbsence })
-			second = w.swap(row, func(r *zabor.Row) { r.State, r.Tries = zabor.Captured, 2 })
+			second = w.swap(row, func(r *zabor.Row) { r.State, r.Tries, r.Open.Send = zabor.Captured, 2, [16]byte{2} })
 			return zabor.Outcome{Verdict: zabor.Refused, Reason: "card declined"}
 		})
 		if !errors.Is(err, zabor.ErrBusy) {
@@ -423,6 +422,7 @@ func TestAMissingRowThatIsHeldTellsTheShop(t *testing.T) {
 				t.Errorf("error %v calls=%d, want ErrHookDue and 0", err, w.calls)
 			}
 			r := zabor.Resolver{Fence: w.fence}
+			w.dueNow()
 			if err := r.Round(t.Context()); err != nil {
 				t.Error(err)
 			}
@@ -623,7 +623,7 @@ func TestAttemptsAndParking(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *sqlstore.Store) {
 		w := newWorld(t, s)
 		e := effect("1001")
-		e.MaxAttempts = 2
+		e.MaxAttempts, e.Messages = 2, [2]string{"message 2", "message 1"}
 		try := func(want error, calls int) {
 			t.Helper()
 			w.restart()
@@ -730,11 +730,11 @@ func TestTheDeadlineCountsFromBeforeTheCapture(t *testing.T) {
 			if !ok || deadline.After(start.Add(e.Timeout)) {
 				t.Errorf("deadline %v after the start, want at most %v", deadline.Sub(start), e.Timeout)
 			}
+			if row := w.row(e.Key); row.Open.Lease <= e.Timeout {
+				t.Errorf("lease %v, not longer than the call's %v", row.Open.Lease, e.Timeout)
+			}
 			return done
 		})
-		if row := w.row(e.Key); row.Open.Lease <= e.Timeout {
-			t.Errorf("lease %v, not longer than the call's %v", row.Open.Lease, e.Timeout)
-		}
 	})
 }
 

@@ -120,7 +120,7 @@ func (h *history) lose(row zabor.Row) {
 
 func (h *history) loseRow() {
 	h.note("the database loses the row")
-	for _, table := range []string{"zabor_fences", "zabor_open", "zabor_answers", "zabor_references"} {
+	for _, table := range []string{"zabor_fences", "zabor_references"} {
 		h.exec("DELETE FROM "+table+" WHERE order_id = ?", []byte(h.key.Order))
 	}
 	h.exec("DELETE FROM shop WHERE ord = ?", h.key.Order) // written with it, and lost with it
@@ -252,9 +252,7 @@ func (h *history) pass(d time.Duration) {
 func (h *history) shift(d time.Duration) {
 	h.t.Helper()
 	us := d.Microseconds()
-	const never = 1 << 62
-	h.exec("UPDATE zabor_open SET send_until = send_until - ?, replay_until = CASE WHEN replay_until > 0 THEN replay_until - ? ELSE 0 END, due_at = CASE WHEN due_at < ? THEN due_at - ? ELSE due_at END, watch_until = watch_until - ?", us, us, int64(never), us, us)
-	h.exec("UPDATE zabor_fences SET state_since = state_since - ?, captured_at = captured_at - ?", us, us)
+	h.exec("UPDATE zabor_fences SET send_until = send_until - ?, replay_until = CASE WHEN replay_until > 0 THEN replay_until - ? ELSE 0 END, due_at = due_at - ?, watch_until = watch_until - ?, state_since = state_since - ?, captured_at = captured_at - ?", us, us, us, us, us, us)
 }
 
 // jump is a clock that jumps: the database's, or the wall clock of a process.

@@ -75,8 +75,8 @@ func TestImportPayment(t *testing.T) {
 				t.Errorf("%s: its message: %v", tt.order, err)
 			}
 			if tt.state == zabor.Held {
-				d := zabor.Decision{Key: row.Key, Seen: row.Claim, Action: zabor.Settle, Reference: "pay_1", By: "ops", Reason: "looked"}
-				if row, err := w.fence.Decide(t.Context(), d); err != nil || row.State != zabor.Settled || row.Reference != "pay_1" {
+				d := zabor.Decision{Key: row.Key, Seen: row.Claim, Action: zabor.Settle, Reference: "pay_of_" + tt.order, By: "ops", Reason: "looked"}
+				if row, err := w.fence.Decide(t.Context(), d); err != nil || row.State != zabor.Settled || row.Reference != d.Reference {
 					t.Errorf("%s decided: %+v, %v", tt.order, row, err)
 				}
 			}

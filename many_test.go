@@ -91,7 +91,7 @@ func TestManyResolversAskOnceAboutARow(t *testing.T) {
 			}
 			left := doubtful
 			for left > 0 && ctx.Err() == nil {
-				if err := w.store.DB().QueryRowContext(t.Context(), "SELECT COUNT(*) FROM zabor_open").Scan(&left); err != nil {
+				if err := w.store.DB().QueryRowContext(t.Context(), "SELECT COUNT(*) FROM zabor_fences WHERE state = 'doubt'").Scan(&left); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -136,6 +136,7 @@ func TestRecapture(t *testing.T) {
 	f := testFence()
 	row := there(Released, 1, func(r *Row) {
 		r.Open.Request, r.Parked, r.Open.Replays, r.Tries = []byte("as it was"), "message 1", 4, 3
+		r.Open.Silent = time.Hour
 	})
 	next, w, err := f.meet(row, testEffect())
 	if err != nil {
@@ -143,6 +144,9 @@ func TestRecapture(t *testing.T) {
 	}
 	if string(next.Open.Request) != "as it was" || next.ProviderKey != row.ProviderKey || next.Generation != 1 || next.Tries != 4 || next.Unproven != 2 {
 		t.Errorf("sends %q under %s as generation %d, try %d, unproven %d", next.Open.Request, next.ProviderKey, next.Generation, next.Tries, next.Unproven)
+	}
+	if next.Open.Silent != 0 { // a later write would keep it: absence would be believed at once
+		t.Errorf("a new send was watched for %s", next.Open.Silent)
 	}
 	if next.Parked != "" || next.Open.Replays != 0 || next.Open.Send != next.Claim.ID || w.Lease != Lease(time.Second) || w.ReplayFor != -1 && w.ReplayFor != 0 {
 		t.Errorf("parked %q, replays %d, send %x of claim %x, %+v", next.Parked, next.Open.Replays, next.Open.Send, next.Claim.ID, w)

@@ -27,8 +27,9 @@ func TestTwoStepsSaveTheIDBetween(t *testing.T) {
 		w := newWorld(t, s)
 		e := twoStep("1001")
 		var sent []string
+		var prepareKey string
 		row, err := w.fence.Do(t.Context(), e, func(_ context.Context, row zabor.Row) zabor.Outcome {
-			sent = append(sent, string(row.Open.Request))
+			sent, prepareKey = append(sent, string(row.Open.Request)), row.Open.PrepareKey
 			if row.Prepared == "" {
 				return prepared
 			}
@@ -40,8 +41,8 @@ func TestTwoStepsSaveTheIDBetween(t *testing.T) {
 		if err != nil || row.State != zabor.Settled {
 			t.Fatalf("%s, %v; want settled", row.State, err)
 		}
-		want := []string{"prepare with " + row.Open.PrepareKey, "confirm pi_1 with " + row.ProviderKey}
-		if len(sent) != 2 || sent[0] != want[0] || sent[1] != want[1] || row.Open.PrepareKey == row.ProviderKey {
+		want := []string{"prepare with " + prepareKey, "confirm pi_1 with " + row.ProviderKey}
+		if len(sent) != 2 || sent[0] != want[0] || sent[1] != want[1] || prepareKey == row.ProviderKey {
 			t.Errorf("sent %q, want %q", sent, want)
 		}
 	})
@@ -96,6 +97,7 @@ func TestDoubtWithoutAnIDIsFree(t *testing.T) {
 			t.Errorf("look-ups=%d, want 0", r.lookups)
 		}
 		// Prepared again, it is charged once, and nobody is alarmed.
+		e.Timeout = time.Minute
 		var ids []string
 		row, err := w.fence.Do(t.Context(), e, func(_ context.Context, row zabor.Row) zabor.Outcome {
 			ids = append(ids, row.Prepared)
@@ -173,11 +175,10 @@ func TestAMissingRowOfTwoStepsIsLookedUp(t *testing.T) {
 			w.deleteAll()
 			r := w.resolver()
 			e := twoStep(name)
-			e.Timeout = 10 * time.Millisecond
 			if err := make(w, e); !errors.Is(err, zabor.ErrInDoubt) {
 				t.Fatalf("%s: %v, want doubt", name, err)
 			}
-			waitFor(t, "end of the lease", func() bool { row := w.row(e.Key); return row.ReadAt.After(row.Open.SendUntil) })
+			w.shift(e.Key, -time.Minute)
 			r.after(0)
 			r.after(time.Minute)
 			if row := w.row(e.Key); row.State != zabor.Doubt || r.lookups == 0 {
@@ -211,18 +212,19 @@ func TestAnotherRequestForgetsTheSavedID(t *testing.T) {
 		w.restart()
 		e.Fingerprint, e.Amount.Minor = zabor.Fingerprint{Message: "m2", Request: "f2"}, 2999
 		var sent []string
+		var prepareKey string
 		row, err := w.fence.Do(t.Context(), e, func(_ context.Context, row zabor.Row) zabor.Outcome {
-			sent = append(sent, string(row.Open.Request))
+			sent, prepareKey = append(sent, string(row.Open.Request)), row.Open.PrepareKey
 			if row.Prepared == "" {
 				return zabor.Outcome{Verdict: zabor.Prepared, Reference: "pi_2"}
 			}
 			return done
 		})
-		if err != nil {
-			t.Fatal(err)
+		if err != nil || row.State != zabor.Settled {
+			t.Fatalf("%s, %v", row.State, err)
 		}
-		want := []string{"prepare with " + row.Open.PrepareKey, "confirm pi_2 with " + before.ProviderKey}
-		if len(sent) != 2 || sent[0] != want[0] || sent[1] != want[1] || row.Open.PrepareKey == before.Open.PrepareKey {
+		want := []string{"prepare with " + prepareKey, "confirm pi_2 with " + before.ProviderKey}
+		if len(sent) != 2 || sent[0] != want[0] || sent[1] != want[1] || prepareKey == before.Open.PrepareKey {
 			t.Errorf("sent %q, want %q and another key for the first than %s", sent, want, before.Open.PrepareKey)
 		}
 	})

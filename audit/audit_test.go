@@ -31,8 +31,8 @@ type world struct {
 // settled is a row of order/charge, with the reference pay_ORDER.
 func settled(order string) zabor.Row {
 	return zabor.Row{
-		Key: zabor.Key{Scope: "shop", Order: order, Step: "charge"}, State: zabor.Settled, Provider: "stripe", ProviderKey: "key" + order,
-		Reference: "pay_" + order, Amount: zabor.Money{Minor: 1999, Currency: "EUR"}, CapturedAt: at, StateSince: at, SendUntil: at, ReadAt: at.Add(time.Hour),
+		Key: zabor.Key{Scope: "shop", Order: order, Step: "charge"}, State: zabor.Settled, Endpoint: zabor.Endpoint{Provider: "stripe"}, ProviderKey: "key" + order,
+		Reference: "pay_" + order, Amount: zabor.Money{Minor: 1999, Currency: "EUR"}, CapturedAt: at, StateSince: at, Open: zabor.Open{SendUntil: at}, ReadAt: at.Add(time.Hour),
 	}
 }
 

@@ -87,7 +87,7 @@ func (o *office) lateRow(key zabor.Key, outcome zabor.Outcome, absentAfter time.
 	o.Helper()
 	fence := zabor.Fence{Store: o.store, Secret: o.fence.Secret} // its own breaker
 	_, _ = fence.Do(o.Context(), zabor.Effect{
-		Key: key, Provider: "stripe", Amount: zabor.Money{Minor: 1999, Currency: "EUR"}, Message: "m", Fingerprint: "f",
+		Key: key, Provider: "stripe", Amount: zabor.Money{Minor: 1999, Currency: "EUR"}, Fingerprint: zabor.Fingerprint{Message: "m", Request: "f"},
 		Render: func(zabor.ProviderKeys, string) ([]byte, error) {
 			return []byte(`{"v":1,"method":"POST","path":"/v1/charges","type":"application/json","body":"{\"customer\":\"cus_9\",\"token\":\"tok_hidden\",\"card\":{\"number\":\"4242424242424242\"}}"}`), nil
 		},
@@ -248,7 +248,8 @@ func TestADecisionOnAnOldPage(t *testing.T) {
 	if code, body := o.ask(http.MethodPost, "/decide", form); code != 200 || !strings.Contains(body, "Is this right?") {
 		t.Fatalf("status %d\n%s", code, body)
 	}
-	if _, err := o.fence.Decide(t.Context(), zabor.Decision{Key: row.Key, Seen: row.Claim, Action: zabor.Decline, By: "boris", Reason: "the bank says no"}); err != nil {
+	o.age(row)
+	if _, err := o.fence.Decide(t.Context(), zabor.Decision{Key: row.Key, Seen: row.Claim, Action: zabor.Decline, By: "boris", Reason: "the bank says no", CheckedProvider: true}); err != nil {
 		t.Fatal(err)
 	}
 	for _, confirm := range []string{"", "yes"} {

@@ -28,7 +28,7 @@ type choice struct {
 
 var allChoices = [...]choice{
 	{zabor.Settle, "It went through", "Give the provider's number. Nothing is called again.", true, false},
-	{zabor.Decline, "It did not; do not try again", "No money moved. Nothing is called again.", false, false},
+	{zabor.Decline, "It did not; do not try again", "No money moved. Nothing is called again.", false, true},
 	{zabor.Release, "It did not; try again", "It is called once more, when its message is delivered.", false, true},
 	{zabor.Hold, "Hold it", "Nothing is called until somebody has decided.", false, false},
 }

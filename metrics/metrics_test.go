@@ -33,7 +33,7 @@ func newStore(t *testing.T) *sqlstore.Store {
 
 func effect(order string) zabor.Effect {
 	return zabor.Effect{
-		Key: zabor.Key{Order: order, Step: "charge"}, Provider: "stripe", Message: "m", Fingerprint: "f",
+		Key: zabor.Key{Order: order, Step: "charge"}, Provider: "stripe", Fingerprint: zabor.Fingerprint{Message: "m", Request: "f"},
 		Render:  func(zabor.ProviderKeys, string) ([]byte, error) { return []byte("{}"), nil },
 		Timeout: 10 * time.Second, MaxAttempts: 3, HoldAfter: time.Hour, PendingFor: time.Hour, MissingRow: zabor.Captured,
 	}
@@ -42,7 +42,7 @@ func effect(order string) zabor.Effect {
 // What each kind of outcome counts, over a real store.
 func TestCounts(t *testing.T) {
 	m := New("v", "h")
-	f := &zabor.Fence{Store: m.Store(newStore(t)), Secret: make([]byte, zabor.MinSecret), Called: m.Called, Alert: m.Alert}
+	f := &zabor.Fence{Store: m.Store(newStore(t)), Secret: make([]byte, zabor.MinSecret), Observer: zabor.Observer{Called: m.Called, Alert: m.Alert}}
 	do := func(order string, o zabor.Outcome) {
 		f.Do(t.Context(), effect(order), func(context.Context, zabor.Row) zabor.Outcome { return o })
 	}
@@ -62,7 +62,7 @@ func TestCounts(t *testing.T) {
 		return zabor.Finding{Outcome: done}, nil
 	})
 	for _, order := range []string{"absent", "error", "found"} {
-		look(t.Context(), zabor.Row{Key: zabor.Key{Order: order}, Provider: "stripe"})
+		look(t.Context(), zabor.Row{Key: zabor.Key{Order: order}, Endpoint: zabor.Endpoint{Provider: "stripe"}})
 	}
 	const want = `
 # HELP zabor_captures_total Rows that were captured, the first time or again: each is followed by one call.
@@ -104,7 +104,7 @@ zabor_rows_entered_total{provider="stripe",state="settled"} 1
 // read at each scrape, and of audits.
 func TestNames(t *testing.T) {
 	m := New("v", "h")
-	f := &zabor.Fence{Store: m.Store(newStore(t)), Secret: make([]byte, zabor.MinSecret), Called: m.Called, Alert: m.Alert}
+	f := &zabor.Fence{Store: m.Store(newStore(t)), Secret: make([]byte, zabor.MinSecret), Observer: zabor.Observer{Called: m.Called, Alert: m.Alert}}
 	f.Do(t.Context(), effect("1"), func(context.Context, zabor.Row) zabor.Outcome { return zabor.Outcome{} })
 	m.Taken("payments")
 	m.Alert(zabor.Alert{Code: "held", Severity: zabor.Warning})

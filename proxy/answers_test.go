@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,7 +21,6 @@ import (
 	"zabor/provider"
 	"zabor/proxy"
 	"zabor/sandbox"
-	"zabor/step"
 )
 
 // What a call comes to, what its caller is told, and what a repeat is told.
@@ -128,8 +128,8 @@ func TestNotReached(t *testing.T) {
 	d := open(t, settings{upstream: "http://" + address})
 	d.do("POST", "/acquirer/payments", charge, fenced("1001", "charge")...).says(t, 502, "not-reached", "released")
 	d.do("POST", "/acquirer/payments", charge, fenced("1001", "charge")...).says(t, 503, "paused", "released")
-	if row := d.row("1001", "charge"); row.Attempts() != 0 {
-		t.Errorf("attempts=%d, want 0: nothing was sent", row.Attempts())
+	if row := d.row("1001", "charge"); row.Tries != 0 {
+		t.Errorf("tries=%d, want 0: nothing was sent", row.Tries)
 	}
 	server := httptest.NewUnstartedServer(d.box)
 	if server.Listener, err = net.Listen("tcp", address); err != nil {
@@ -349,6 +349,14 @@ func (d *door) eventually(what string, cond func() bool) {
 	}
 }
 
+// age makes all rows so old that no call of theirs can be on its way any more.
+func (d *door) age() {
+	d.t.Helper()
+	if _, err := d.store.DB().ExecContext(d.t.Context(), "UPDATE zabor_fences SET send_until = captured_at - absent_after"); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
 // Rows that are done without an answer of their own.
 func TestDoneWithoutAnswer(t *testing.T) {
 	t.Parallel()
@@ -359,7 +367,7 @@ func TestDoneWithoutAnswer(t *testing.T) {
 		if row, err := d.store.Load(t.Context(), k); err == nil {
 			seen = row.Claim
 		}
-		if _, err := d.fence.Decide(t.Context(), zabor.Decision{Key: k, Seen: seen, Action: action, Reference: reference, By: "me", Reason: "looked it up"}); err != nil {
+		if _, err := d.fence.Decide(t.Context(), zabor.Decision{Key: k, Seen: seen, Action: action, Reference: reference, By: "me", Reason: "looked it up", CheckedProvider: true}); err != nil {
 			d.t.Fatal(err)
 		}
 	}
@@ -432,7 +440,7 @@ func TestDoneWithoutAnswer(t *testing.T) {
 			t.Fatal(err)
 		}
 		ask(d).says(t, 402, "", "declined")
-		if _, _, err := d.store.EndAnswers(t.Context(), "", 0, zabor.Key{}, 10); err != nil {
+		if _, _, err := d.store.EraseAnswers(t.Context(), "", 0, time.Time{}, 10); err != nil {
 			t.Fatal(err)
 		}
 		ask(d).says(t, 402, "declined", "declined")
@@ -462,6 +470,7 @@ func TestDoneWithoutAnswer(t *testing.T) {
 		}
 		ask(d).says(t, 202, "", "pending")
 		processing := d.row("1001", "charge").Answer
+		d.age()
 		person(d, zabor.Decline, "")
 		ask(d).says(t, 402, "declined", "declined")
 		row := d.row("1001", "charge")
@@ -488,7 +497,7 @@ func TestDoneWithoutAnswer(t *testing.T) {
 		t.Parallel()
 		d := open(t, settings{})
 		ask(d).says(t, 201, "", "settled")
-		if _, _, err := d.store.EndAnswers(t.Context(), "", 0, zabor.Key{}, 10); err != nil {
+		if _, _, err := d.store.EraseAnswers(t.Context(), "", 0, time.Time{}, 10); err != nil {
 			t.Fatal(err)
 		}
 		ask(d).says(t, 410, "no-answer", "settled")
@@ -555,6 +564,7 @@ func TestACardIsNotKeptInAnyForm(t *testing.T) {
 	t.Parallel()
 	const number, code = "4242424242424242", "73519"
 	told := make(chan string, 1)
+	var payments atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, err := io.ReadAll(r.Body); err != nil {
 			t.Error(err)
@@ -568,7 +578,7 @@ func TestACardIsNotKeptInAnyForm(t *testing.T) {
 			io.WriteString(w, text)
 		default:
 			w.WriteHeader(202)
-			io.WriteString(w, `{"id":"pay_1","status":"processing"}`)
+			fmt.Fprintf(w, `{"id":"pay_%d","status":"processing"}`, payments.Add(1))
 		}
 	}))
 	defer server.Close()
@@ -666,36 +676,6 @@ func TestPartsAndLibraries(t *testing.T) {
 	if got := len(box.Charges("1001")); got != 1 {
 		t.Errorf("charges=%d, want 1", got)
 	}
-}
-
-// A row that a version has written which took the library for a part of the request
-// is known by it.
-func TestRowOfAVersionBefore(t *testing.T) {
-	t.Parallel()
-	d := open(t, settings{})
-	ask := func(library, body string) answer {
-		return d.do("POST", "/acquirer/payments", body, append(fenced("1001", "charge"), "Adyen-Library-Version", library)...)
-	}
-	ask("1.0", charge).says(t, 201, "", "settled")
-	row := d.row("1001", "charge")
-	next := row
-	next.Claim.Epoch++
-	request := provider.Request{Method: "POST", Path: "/payments", ContentType: "application/json", Body: []byte(charge), Header: []zabor.HeaderField{{Name: "Adyen-Library-Version", Value: "1.0"}}}
-	next.Fingerprint.Message = step.Print("acquirer", "acct", request.Open(), nil).Earlier()
-	next.Fingerprint = next.Fingerprint.Message
-	if next.Fingerprint.Message == row.Fingerprint.Message {
-		t.Fatal("the versions do not differ")
-	}
-	if err := d.store.Swap(t.Context(), row, next, zabor.Write{}); err != nil {
-		t.Fatal(err)
-	}
-	ask("1.0", charge).says(t, 201, "", "settled")
-	if d.alerted("other-request") {
-		t.Error("an alert for the same request")
-	}
-	ask("1.1", charge).says(t, 422, "other-request", "settled") // what was another request then
-	ask("1.0", strings.Replace(charge, "1999", "2999", 1)).says(t, 422, "other-request", "settled")
-	d.posts(1)
 }
 
 // dump is all that is in a table.

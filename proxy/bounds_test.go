@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -147,11 +148,12 @@ func TestTooManyCallers(t *testing.T) {
 func padded(size int) (h http.Handler, begun <-chan struct{}, release func()) {
 	told, let := make(chan struct{}, 2000), make(chan struct{})
 	pad := bytes.Repeat([]byte("x"), 16<<10)
+	var payments atomic.Int64
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusCreated)
-		n, _ := io.WriteString(w, `{"id":"pay_1","status":"paid","amount":1999,"currency":"EUR","pad":"`)
+		n, _ := fmt.Fprintf(w, `{"id":"pay_%d","status":"paid","amount":1999,"currency":"EUR","pad":"`, payments.Add(1))
 		for n < size {
 			more, err := w.Write(pad[:min(len(pad), size-n)])
 			if err != nil {

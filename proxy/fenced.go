@@ -53,7 +53,7 @@ func (p *Proxy) fenced(w http.ResponseWriter, r *http.Request, up Upstream, k za
 	case err == nil || errors.Is(err, zabor.ErrMalformed):
 		p.repeat(w, r, up, row, err)
 	default:
-		p.refuse(w, problemOf(k, err, reply))
+		p.refuse(w, problemOf(k, row, err, reply))
 	}
 	return nil
 }
@@ -136,7 +136,7 @@ func (p *Proxy) repeat(w http.ResponseWriter, r *http.Request, up Upstream, row 
 	case stored != nil:
 		p.relay(w, *stored, row, true)
 	case err != nil: // the request's form was refused before it was sent
-		p.refuse(w, problemOf(row.Key, err, nil))
+		p.refuse(w, problemOf(row.Key, row, err, nil))
 	case row.State == zabor.Settled:
 		p.settled(w, r, up, row)
 	case row.State == zabor.Declined:

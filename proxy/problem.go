@@ -119,11 +119,11 @@ const (
 	awayWait  = 5 * time.Second  // the fence cannot be written
 )
 
-// problemOf is what a caller is told whose call came to err.
-func problemOf(k zabor.Key, err error, reply *provider.Reply) problem {
-	x := problem{status: 503, kind: "not-now", key: k, text: err.Error(), wait: awayWait}
+// problemOf is the answer to a call that came to err, with its row as far as known.
+func problemOf(k zabor.Key, row zabor.Row, err error, reply *provider.Reply) problem {
+	x := problem{status: 503, kind: "not-now", key: k, row: row, text: err.Error(), wait: awayWait}
 	why, ok := errors.AsType[*zabor.Error](err)
-	if ok {
+	if ok && why.Row.State != "" {
 		x.row = why.Row
 	}
 	if reply != nil {
@@ -141,7 +141,7 @@ func problemOf(k zabor.Key, err error, reply *provider.Reply) problem {
 		x.status, x.kind, x.wait = 423, "held", 0
 	case errors.Is(err, zabor.ErrSpent):
 		x.status, x.kind, x.wait = 423, "spent", 0
-		x.text = fmt.Sprintf("%s: %d calls that may have done something are all that is allowed, and a person must release it", k, x.row.Tries)
+		x.text = fmt.Sprintf("%s: %d tries are all that is allowed, and a person must release it", k, x.row.Tries)
 	case errors.Is(err, zabor.ErrInDoubt):
 		x.kind, x.wait = "in-doubt", doubtWait
 	case errors.Is(err, zabor.ErrHookDue):

@@ -80,11 +80,11 @@ func open(t testing.TB, s settings) *door {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.fence = &zabor.Fence{Store: d.store, Secret: bytes.Repeat([]byte{7}, zabor.MinSecret), SaveTimeout: 5 * time.Second, Alert: func(a zabor.Alert) {
+	d.fence = &zabor.Fence{Store: d.store, Secret: bytes.Repeat([]byte{7}, zabor.MinSecret), SaveTimeout: 5 * time.Second, Observer: zabor.Observer{Alert: func(a zabor.Alert) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		d.alerts = append(d.alerts, a)
-	}}
+	}}}
 	if s.store != nil {
 		d.fence.Store = s.store(d.store)
 	}

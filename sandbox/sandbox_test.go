@@ -492,7 +492,7 @@ func TestProfile(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		row := zabor.Row{Key: zabor.Key{Order: "1001", Step: "charge"}, ProviderKey: "k", Amount: zabor.Money{Minor: 1999, Currency: "EUR"}, Request: frozen}
+		row := zabor.Row{Key: zabor.Key{Order: "1001", Step: "charge"}, ProviderKey: "k", Amount: zabor.Money{Minor: 1999, Currency: "EUR"}, Open: zabor.Open{Request: frozen}}
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 		got := p.Call(ctx, row)
 		cancel()

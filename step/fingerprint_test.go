@@ -65,7 +65,7 @@ func TestTheSameMessageHasTheSameFingerprints(t *testing.T) {
 		if got.Fingerprint.Message != want.Fingerprint.Message {
 			t.Errorf("%s: another fingerprint of the message", name)
 		}
-		if name != "cjson's empty object" && got.Fingerprint != want.Fingerprint {
+		if name != "cjson's empty object" && got.Fingerprint.Request != want.Fingerprint.Request {
 			t.Errorf("%s: another fingerprint of the request", name)
 		}
 	}
@@ -90,7 +90,7 @@ func TestAnotherRequestHasAnotherFingerprint(t *testing.T) {
 		if got.Fingerprint.Message == want.Fingerprint.Message {
 			t.Errorf("%s: the same fingerprint of the message", name)
 		}
-		if got.Fingerprint == want.Fingerprint {
+		if got.Fingerprint.Request == want.Fingerprint.Request {
 			t.Errorf("%s: the same fingerprint of the request", name)
 		}
 	}
@@ -98,7 +98,7 @@ func TestAnotherRequestHasAnotherFingerprint(t *testing.T) {
 	other.spec.Providers = map[string]Provider{"acquirer": {Account: "other", Timeout: 1}}
 	a := effect(t, newStep(t, nil), Message{Data: wire()})
 	b := effect(t, other, Message{Data: wire()})
-	if a.Fingerprint == b.Fingerprint || a.Fingerprint.Message != b.Fingerprint.Message {
+	if a.Fingerprint.Request == b.Fingerprint.Request || a.Fingerprint.Message != b.Fingerprint.Message {
 		t.Error("another account is another request of the same message")
 	}
 }
@@ -130,12 +130,12 @@ func TestADeployKeepsTheFingerprintOfAMessage(t *testing.T) {
 		if got.Fingerprint.Message != want.Fingerprint.Message {
 			t.Errorf("%s: another fingerprint of the message", name)
 		}
-		if name != "hooks" && name != "a default" && got.Fingerprint == want.Fingerprint {
+		if name != "hooks" && name != "a default" && got.Fingerprint.Request == want.Fingerprint.Request {
 			t.Errorf("%s: the same fingerprint of the request", name)
 		}
 	}
 	data["customer"] = "d" // named by no template
-	if got := effect(t, newStep(t, nil), Message{Data: data}); got.Fingerprint.Message == want.Fingerprint.Message || got.Fingerprint != want.Fingerprint {
+	if got := effect(t, newStep(t, nil), Message{Data: data}); got.Fingerprint.Message == want.Fingerprint.Message || got.Fingerprint.Request != want.Fingerprint.Request {
 		t.Error("another customer in the message is the same message, or another request although nobody sends it")
 	}
 }
@@ -168,7 +168,7 @@ func TestVolatile(t *testing.T) {
 		if r, err := provider.Thaw(frozen); err != nil || !strings.Contains(string(r.Body), fmt.Sprintf(`"nonce":%q`, now["at"])) {
 			t.Errorf("%q: the body is %s, %v, without the nonce", volatile, r.Body, err)
 		}
-		return was.Fingerprint.Message != is.Fingerprint.Message, was.Fingerprint != is.Fingerprint
+		return was.Fingerprint.Message != is.Fingerprint.Message, was.Fingerprint.Request != is.Fingerprint.Request
 	}
 	at := func(d map[string]any) { d["at"] = "night" }
 	trace := func(d map[string]any) { d["trace"] = "u" }
@@ -351,7 +351,7 @@ func TestPrepare(t *testing.T) {
 		*spec = s.spec
 		spec.Prepare = &provider.RequestSpec{Path: "/intents", Form: map[string]string{"amount": "{{minor}}", "fee": "1"}}
 	}), m)
-	if dearer.Fingerprint == e.Fingerprint {
+	if dearer.Fingerprint.Request == e.Fingerprint.Request {
 		t.Error("what is prepared is no part of the request")
 	}
 	for name, test := range map[string]struct {
@@ -460,7 +460,7 @@ func TestTheKeyIsNoPartOfTheFingerprint(t *testing.T) {
 	got := effect(t, s, Message{Data: map[string]any{
 		"order": model(json.Number("9223372036854775807"), []any{"lines"}), "tenant": int64(7), "no": json.Number("123456789012345"), "cents": int64(1),
 	}})
-	if got.Key != want.Key || got.Fingerprint.Message != want.Fingerprint.Message || got.Fingerprint != want.Fingerprint {
+	if got.Key != want.Key || got.Fingerprint.Message != want.Fingerprint.Message || got.Fingerprint.Request != want.Fingerprint.Request {
 		t.Errorf("one message is two: %s and %s, %s and %s", got.Key, want.Key, got.Fingerprint.Fields, want.Fingerprint.Fields)
 	}
 }
@@ -549,7 +549,7 @@ func TestARoundedNumberIsNotSent(t *testing.T) {
 		first := effect(t, s, Message{Data: map[string]any{
 			"orderId": "7", "cents": json.Number("1999"), "currency": "EUR", "customer": "c", "lines": []any{}, "unused": number,
 		}, Rewritten: true})
-		if first.Fingerprint == "" {
+		if first.Fingerprint.Request == "" {
 			t.Error("an unused number is refused")
 		}
 		e, err := s.Effect(t.Context(), Message{Data: data, Rewritten: true})
@@ -592,7 +592,7 @@ func TestEffectIsWhole(t *testing.T) {
 	}
 	freeze := e.Render
 	e.Render = nil
-	e.Fingerprint.Message, e.Fingerprint, e.Fingerprint.Fields = "", "", ""
+	e.Fingerprint = zabor.Fingerprint{}
 	want := zabor.Effect{
 		Key: zabor.Key{Scope: "shop", Order: "7", Step: "charge"}, Provider: "acquirer", Account: "main",
 		Amount: zabor.Money{Minor: 1999, Currency: "EUR"}, Timeout: 10e9, MaxAttempts: 3,

@@ -121,8 +121,8 @@ func TestHookRefuses(t *testing.T) {
 	}{
 		"due, and not configured": {zabor.Row{State: zabor.Held, HookDue: "held"}, "is due, and is not in the configuration any more"},
 		"nothing kept":            {zabor.Row{State: zabor.Settled}, "the row has not kept customer of its message"},
-		"not kept":                {zabor.Row{State: zabor.Settled, HookData: []byte(`{"other":1}`)}, "the row has not kept customer of its message"},
-		"unreadable":              {zabor.Row{State: zabor.Settled, HookData: []byte(`{`)}, "cannot be read"},
+		"not kept":                {zabor.Row{State: zabor.Settled, Open: zabor.Open{HookData: []byte(`{"other":1}`)}}, "the row has not kept customer of its message"},
+		"unreadable":              {zabor.Row{State: zabor.Settled, Open: zabor.Open{HookData: []byte(`{`)}}, "cannot be read"},
 	} {
 		if h, err := s.Hook(test.row); h != nil || err == nil || !strings.Contains(err.Error(), test.says) {
 			t.Errorf("%s: %v, error %v, want %q", name, h, err, test.says)
@@ -182,7 +182,7 @@ func TestHookDataKeepsEveryValue(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h, err := s.Hook(zabor.Row{State: zabor.Held, HookData: kept})
+		h, err := s.Hook(zabor.Row{State: zabor.Held, Open: zabor.Open{HookData: kept}})
 		if err != nil {
 			t.Fatal(err)
 		}

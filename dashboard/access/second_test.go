@@ -32,7 +32,7 @@ func TestSecondPerson(t *testing.T) {
 	f := &zabor.Fence{Store: s, Secret: make([]byte, zabor.MinSecret)}
 	key := zabor.Key{Order: "1", Step: "charge"}
 	_, err := f.Do(t.Context(), zabor.Effect{
-		Key: key, Provider: "p", Message: "m", Fingerprint: "f", Timeout: time.Second, MaxAttempts: 3, HoldAfter: time.Hour, PendingFor: time.Hour,
+		Key: key, Provider: "p", Fingerprint: zabor.Fingerprint{Message: "m", Request: "f"}, Timeout: time.Second, MaxAttempts: 3, HoldAfter: time.Hour, PendingFor: time.Hour,
 		MissingRow: zabor.Captured, Render: func(zabor.ProviderKeys, string) ([]byte, error) { return []byte("{}"), nil },
 	}, func(context.Context, zabor.Row) zabor.Outcome { return zabor.Outcome{Verdict: zabor.Unsent} })
 	t.Log(err) // it is free now; a person holds it

@@ -94,8 +94,8 @@ func TestAStepIsMadeAsTheFileSays(t *testing.T) {
 	if got, want := e.Amount, (zabor.Money{Minor: 1999, Currency: "EUR"}); got != want {
 		t.Errorf("amount %+v, want %+v", got, want)
 	}
-	if e.Provider != "acquirer" || e.Account != "main" || e.Attempts != 5 {
-		t.Errorf("provider %s, account %s, attempts %d", e.Provider, e.Account, e.Attempts)
+	if e.Provider != "acquirer" || e.Account != "main" || e.MaxAttempts != 5 {
+		t.Errorf("provider %s, account %s, attempts %d", e.Provider, e.Account, e.MaxAttempts)
 	}
 	if e.Timeout != 20*time.Second || e.AbsentAfter != 2*time.Minute || e.HoldAfter != time.Hour || e.PendingFor != 48*time.Hour {
 		t.Errorf("timeout %s of two requests, absent_after %s, hold_after %s, pending_for %s", e.Timeout, e.AbsentAfter, e.HoldAfter, e.PendingFor)
@@ -110,13 +110,13 @@ func TestAStepIsMadeAsTheFileSays(t *testing.T) {
 	if r, err := provider.Thaw(first); err != nil || r.Path != "/new" || string(r.Body) != "at=noon&note=present" {
 		t.Errorf("prepare %+v, %v", r, err)
 	}
-	if strings.Contains(e.Fields, "body.at") || strings.Contains(e.Fields, "message.at") || !strings.Contains(e.Fields, "prepare.body.note") {
-		t.Errorf("fields %s", e.Fields)
+	if strings.Contains(e.Fingerprint.Fields, "body.at") || strings.Contains(e.Fingerprint.Fields, "message.at") || !strings.Contains(e.Fingerprint.Fields, "prepare.body.note") {
+		t.Errorf("fields %s", e.Fingerprint.Fields)
 	}
 	if got, want := c.Compiled()[0].Timeout(), 20*time.Second; got != want {
 		t.Errorf("time-out %s, want %s", got, want)
 	}
-	row := zabor.Row{Key: e.Key, State: zabor.Settled, HookData: e.HookData} // with its part in the step
+	row := zabor.Row{Key: e.Key, State: zabor.Settled, Open: zabor.Open{HookData: e.HookData}} // with its part in the step
 	hook, err := c.Hook(row)
 	if err != nil || hook.SQL != "UPDATE orders SET note = ? WHERE id = ?" || hook.Rows != 1 || !slices.Equal(hook.Args, []any{"present", "7"}) {
 		t.Errorf("hook %+v, %v", hook, err)
@@ -129,7 +129,7 @@ func TestAStepIsMadeAsTheFileSays(t *testing.T) {
 	if _, err := c.Hook(zabor.Row{Key: zabor.Key{Scope: "shop", Step: "gone"}, State: zabor.Settled, HookDue: "settled"}); err == nil {
 		t.Error("a due hook of a step that is gone is forgotten")
 	}
-	if hook, err := c.Hook(zabor.Row{Key: zabor.Key{Scope: "shop2", Order: "7", Step: "pay:2"}, State: zabor.Settled, HookData: e.HookData}); hook != nil || err == nil {
+	if hook, err := c.Hook(zabor.Row{Key: zabor.Key{Scope: "shop2", Order: "7", Step: "pay:2"}, State: zabor.Settled, Open: zabor.Open{HookData: e.HookData}}); hook != nil || err == nil {
 		t.Errorf("a row of another installation has the hook %+v, error %v", hook, err)
 	}
 	c.Scope = "shop"
