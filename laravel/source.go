@@ -121,7 +121,7 @@ func (s *Source) Receive(ctx context.Context, n int) ([]*worker.Message, error) 
 		[]string{s.k.ready, s.k.delayed, s.k.reserved, s.k.notify, s.k.dead, s.k.reserves + s.id},
 		seconds(s.c.RetryAfter), migrate, s.h != nil, fmt.Sprintf("%016d", s.reserves), min(n, most), s.c.RetryAfter.Milliseconds()).StringSlice()
 	if err == nil && len(reply)%3 != 0 {
-		err = fmt.Errorf("Redis replied %d parts", len(reply))
+		err = fmt.Errorf("the script replied %d parts", len(reply))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("laravel queue %s: cannot reserve jobs: %w", s.c.Queue, err)

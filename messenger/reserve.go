@@ -37,7 +37,7 @@ func (s *Source) Receive(ctx context.Context, n int) ([]*worker.Message, error) 
 		for len(ms) > n { // the lost reply had more than is wanted now
 			last := ms[len(ms)-1]
 			if err := s.PutBack(context.WithoutCancel(ctx), last); err != nil && !errors.Is(err, worker.ErrLost) {
-				return ms[:n], nil //nolint:nilerr // the others come back when their reserve has ended, as delivered before
+				return ms[:n], nil // the others come back when their reserve has ended, as delivered before
 			}
 			ms = ms[:len(ms)-1]
 		}

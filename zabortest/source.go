@@ -682,7 +682,7 @@ func testAnswers(t *testing.T, s sourceTest) {
 			ctx, cancel := context.WithCancel(ctx)
 			cancel()
 			if err := s.Source.Ack(ctx, m); !errors.Is(err, context.Canceled) {
-				return fmt.Errorf("Ack = %w with a context that has ended", err)
+				return fmt.Errorf("with a context that has ended: %w", err)
 			}
 			return nil
 		}},
