@@ -97,10 +97,11 @@ func TestUpgrade(t *testing.T) {
 				}
 				states := map[string]string{}
 				for _, row := range all {
-					states[row.Order] = strings.TrimSpace(row.State + " " + row.Reference)
-					if strings.HasSuffix(row.Order, "-paid") || row.Order == "settled" || row.Order == "pending" {
+					order := string(row.Order)
+					states[order] = strings.TrimSpace(row.State + " " + row.Reference)
+					if strings.HasSuffix(order, "-paid") || order == "settled" || order == "pending" {
 						provider.mu.Lock()
-						provider.charges[row.ProviderKey] = row.Order
+						provider.charges[row.ProviderKey] = order
 						provider.mu.Unlock()
 					}
 				}
