@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"zabor"
-	"zabor/keyschema"
 	"zabor/step"
 )
 
@@ -50,9 +49,12 @@ type Worker struct {
 	// nil error they are safe and the message is acked.
 	Unreadable func(ctx context.Context, queue string, raw []byte, reason string) error
 
-	// Keys knows which messages an accepted change of a key schema holds; nil:
-	// none. It is asked for each message and asks no server.
-	Keys *keyschema.Guard
+	// KeysChanged reports whether the key schema of a step was ever replaced. A
+	// message that was delivered before and has no row is held then. Holds returns why
+	// a message of the step is held if it has no row; empty: it is not. ids are its ID
+	// and its RetryOf. Both are asked for each message and ask no server; nil: no.
+	KeysChanged func(step string) bool
+	Holds       func(step string, ids ...string) string
 
 	// Backoff is how long a message waits before it is delivered again, by the
 	// number of its row's captures; the last one stays. At least one.
@@ -222,14 +224,14 @@ func (w *Worker) run(ctx context.Context, q Queue, m *Message, s *step.Step) (za
 // oldKeys holds a message that may have been called for under a key of an earlier
 // schema, unless there is a row.
 func (w *Worker) oldKeys(ctx context.Context, s *step.Step, m *Message, e *zabor.Effect) error {
-	if w.Keys == nil {
-		return nil
-	}
-	if e.MissingRow == zabor.Doubt && w.Keys.Changed(s.Name()) {
+	if m.DeliveredBefore && w.KeysChanged != nil && w.KeysChanged(s.Name()) {
 		e.MissingRow = zabor.Held
 	}
-	why := w.Keys.Holds(s.Name(), m.ID, m.RetryOf)
-	if why == "" || w.Keys.Refuse(e.Key) != nil { // a refusal is Do's to tell
+	if w.Holds == nil {
+		return nil
+	}
+	why := w.Holds(s.Name(), m.ID, m.RetryOf)
+	if why == "" || w.Fence.Refuse != nil && w.Fence.Refuse(e.Key) != nil { // a refusal is Do's to tell
 		return nil
 	}
 	_, _, err := w.Fence.Import(ctx, *e, why)

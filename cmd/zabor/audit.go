@@ -621,7 +621,7 @@ func (a *auditor) printCSV(ledger *audit.Ledger) error {
 		if err != nil {
 			return err
 		}
-		w.Write([]string{string(d.Severity), string(d.Kind), d.Key.Scope, d.Key.Order, d.Key.Step, string(d.State), d.Reference, d.Other,
+		w.Write([]string{string(d.Severity), string(d.Kind), zabor.EncodeText(d.Key.Scope), zabor.EncodeText(d.Key.Order), zabor.EncodeText(d.Key.Step), string(d.State), d.Reference, d.Other,
 			minorText(d.Amount), d.Amount.Currency, minorText(d.OtherAmount), d.OtherAmount.Currency, timeText(d.Since), d.Place})
 	}
 	w.Flush()
@@ -656,18 +656,16 @@ type moneyJSON struct {
 }
 
 type differenceJSON struct {
-	Kind        audit.Kind     `json:"kind"`
-	Severity    audit.Severity `json:"severity"`
-	Scope       string         `json:"scope"`
-	Order       string         `json:"order"`
-	Step        string         `json:"step"`
-	State       string         `json:"state"` // empty: there is no row
-	Reference   string         `json:"reference"`
-	Other       string         `json:"other"`
-	Amount      *moneyJSON     `json:"amount"` // null: not known
-	OtherAmount *moneyJSON     `json:"other_amount"`
-	Since       *string        `json:"since"`
-	Place       string         `json:"place"`
+	Kind     audit.Kind     `json:"kind"`
+	Severity audit.Severity `json:"severity"`
+	keyJSON
+	State       string     `json:"state"` // empty: there is no row
+	Reference   string     `json:"reference"`
+	Other       string     `json:"other"`
+	Amount      *moneyJSON `json:"amount"` // null: not known
+	OtherAmount *moneyJSON `json:"other_amount"`
+	Since       *string    `json:"since"`
+	Place       string     `json:"place"`
 }
 
 // printJSON writes the differences one by one: there may be many.
@@ -684,7 +682,7 @@ func (a *auditor) printJSON(ledger *audit.Ledger, t audit.Total) error {
 		if err != nil {
 			return err
 		}
-		text, err := json.Marshal(differenceJSON{d.Kind, d.Severity, d.Key.Scope, d.Key.Order, d.Key.Step, string(d.State), d.Reference, d.Other,
+		text, err := json.Marshal(differenceJSON{d.Kind, d.Severity, newKeyJSON(d.Key), string(d.State), d.Reference, d.Other,
 			moneyOrNull(d.Amount), moneyOrNull(d.OtherAmount), timeOrNull(d.Since), d.Place})
 		if err != nil {
 			return err

@@ -298,7 +298,7 @@ func (c *fenceDecide) take(k *desk, matters []matter) error {
 			}
 			return bad(fmt.Errorf("%s: the fence's database: %w; %d of %d were looked at before", m.Key, err, len(told), len(matters)), "send the file again: what is done is not done twice")
 		}
-		one := manyJSON{keyJSON{m.Key.Scope, m.Key.Order, m.Key.Step}, string(m.Action), !refused, string(row.State), messages, ""}
+		one := manyJSON{newKeyJSON(m.Key), string(m.Action), !refused, string(row.State), messages, ""}
 		if messages == nil {
 			one.Messages = []carried{}
 		}
@@ -361,8 +361,14 @@ func readDecisions(r io.Reader) (decisions []zabor.Decision, undecided int, err 
 			undecided++
 			continue
 		}
+		var key zabor.Key
+		for name, part := range map[string]*string{"scope": &key.Scope, "order": &key.Order, "step": &key.Step} {
+			if *part, err = zabor.DecodeText(field(name)); err != nil {
+				return nil, 0, fmt.Errorf("line %d: %s: %w", line, name, err)
+			}
+		}
 		d := zabor.Decision{
-			Key:    zabor.Key{Scope: field("scope"), Order: field("order"), Step: field("step")},
+			Key:    key,
 			Action: zabor.Action(field("action")), Reference: field("reference"), Reason: field("reason"),
 			CheckedProvider: field("checked") == "yes",
 		}

@@ -106,7 +106,7 @@ func (c *fenceList) printer(p *program) listPrinter {
 		w.Write([]string{"scope", "order", "step", "state", "reference", "provider", "provider_key", "attempts", "amount", "currency", "captured_at", "settled_at", "lease_until", "reason"})
 		return listPrinter{
 			row: func(r zabor.Row) error {
-				return w.Write([]string{r.Scope, r.Order, r.Step, string(r.State), r.Reference, r.Provider, r.ProviderKey,
+				return w.Write([]string{zabor.EncodeText(r.Scope), zabor.EncodeText(r.Order), zabor.EncodeText(r.Step), string(r.State), r.Reference, r.Provider, r.ProviderKey,
 					strconv.Itoa(r.Tries), strconv.FormatInt(r.Amount.Minor, 10), r.Amount.Currency,
 					timeText(r.CapturedAt), timeText(r.ClosedAt()), timeText(r.Open.SendUntil), r.Reason})
 			},
@@ -236,9 +236,9 @@ func nextStep(row zabor.Row) string {
 
 // rowJSON is the documented shape of a row.
 type rowJSON struct {
-	Scope       string  `json:"scope"`
-	Order       string  `json:"order"`
-	Step        string  `json:"step"`
+	Scope       idText  `json:"scope"`
+	Order       idText  `json:"order"`
+	Step        idText  `json:"step"`
 	State       string  `json:"state"`
 	Reference   string  `json:"reference"`
 	Other       string  `json:"other_reference,omitempty"`
@@ -257,7 +257,7 @@ type rowJSON struct {
 
 func fenceJSON(r zabor.Row) rowJSON {
 	j := rowJSON{
-		Scope: r.Scope, Order: r.Order, Step: r.Step, State: string(r.State), Reference: r.Reference, Other: r.OtherReference,
+		Scope: idText(r.Scope), Order: idText(r.Order), Step: idText(r.Step), State: string(r.State), Reference: r.Reference, Other: r.OtherReference,
 		Provider: r.Provider, ProviderKey: r.ProviderKey, Attempts: r.Tries, Generation: r.Generation,
 		Currency: r.Amount.Currency, CapturedAt: timeOrNull(r.CapturedAt), SettledAt: timeOrNull(r.ClosedAt()),
 		LeaseUntil: timeOrNull(r.Open.SendUntil), Reason: r.Reason,

@@ -334,7 +334,7 @@ func (p *paidImport) one(ctx context.Context, c audit.Claimed) error {
 		p.unsure++
 	}
 	if against != "" && len(p.problems) < mostProblems {
-		p.problems = append(p.problems, paidProblem{keyJSON{c.Key.Scope, c.Key.Order, c.Key.Step}, against, c.Places})
+		p.problems = append(p.problems, paidProblem{newKeyJSON(c.Key), against, c.Places})
 	}
 	return nil
 }
@@ -400,8 +400,7 @@ func (p *paidImport) print(to io.Writer) error {
 		}
 	}
 	for _, one := range p.problems {
-		k := zabor.Key{Scope: one.Key.Scope, Order: one.Key.Order, Step: one.Key.Step}
-		fmt.Fprintf(to, "%s: %s (%s)\n", printable(k.String()), printable(one.What), strings.Join(one.Places, ", "))
+		fmt.Fprintf(to, "%s: %s (%s)\n", one.Key.key(), printable(one.What), strings.Join(one.Places, ", "))
 	}
 	_, err := fmt.Fprintln(to)
 	return err

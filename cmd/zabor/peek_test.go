@@ -117,7 +117,7 @@ func TestPeek(t *testing.T) {
 				for _, m := range all.Messages {
 					name := m.Class
 					if m.Key != nil {
-						name = m.Key.Order
+						name = string(m.Key.Order)
 					}
 					found[name] = m
 				}

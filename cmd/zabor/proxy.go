@@ -109,7 +109,7 @@ func (p *program) serveAll(choose func(*config.Config) error, kind, stopMoment s
 		}
 		defer stopKeys()
 		if w != nil {
-			w.Keys = keys
+			w.KeysChanged, w.Holds = keys.Changed, keys.Holds
 		}
 	}
 	if open == nil {

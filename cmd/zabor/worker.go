@@ -65,7 +65,7 @@ func (c *workerCommand) Run(p *program) error {
 		return err
 	}
 	defer stopKeys()
-	w.Keys = keys
+	w.KeysChanged, w.Holds = keys.Changed, keys.Holds
 	if err := p.recover(core.fence); err != nil {
 		return err
 	}
