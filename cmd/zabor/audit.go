@@ -332,6 +332,9 @@ func (a *auditor) fillFirst(ctx context.Context, ledger *audit.Ledger, seen func
 		return nil
 	}
 	if err := ledger.AddMessages(ctx, a.messages(ctx), seen("messages")); err != nil {
+		if _, known := errors.AsType[*failure](err); known {
+			return err // of the configuration
+		}
 		return unreachable(err, "--no-queues leaves the queues out")
 	}
 	return nil

@@ -27,7 +27,7 @@ type station struct {
 	*messenger.Config // of a Symfony queue; nil: it is Laravel's
 }
 
-// stations are the queues' places. close ends their connections.
+// stations are the queues' places. close ends their connections; it is never nil.
 func stations(file *config.Config) (list []station, closeAll func(), err error) {
 	var clients []redis.UniversalClient
 	closeAll = func() {
@@ -35,18 +35,17 @@ func stations(file *config.Config) (list []station, closeAll func(), err error) 
 			c.Close()
 		}
 	}
-	defer func() {
-		if err != nil {
-			closeAll()
-		}
-	}()
+	fail := func(key string, err error) ([]station, func(), error) {
+		closeAll()
+		return nil, func() {}, usage(config.Errors{file.Finding(key, err.Error(), "")}, "nothing was started; "+addressFix)
+	}
 	var client redis.UniversalClient // of all Laravel queues
 	for _, name := range slices.Sorted(maps.Keys(file.Queues)) {
 		switch q := file.Queues[name]; {
 		case q.Laravel != nil:
 			if client == nil {
 				if client, err = newRedis(string(file.Redis)); err != nil {
-					return nil, nil, usage(fmt.Errorf("%s: redis: %w", file.Path, err), "")
+					return fail("redis", err)
 				}
 				clients = append(clients, client)
 			}
@@ -54,7 +53,7 @@ func stations(file *config.Config) (list []station, closeAll func(), err error) 
 		case q.Symfony != nil:
 			c, err := messenger.ParseDSN(string(q.Symfony.DSN))
 			if err != nil {
-				return nil, nil, usage(fmt.Errorf("%s: queues.%s: %w", file.Path, name, err), "")
+				return fail("queues."+name+".symfony.dsn", err)
 			}
 			client := redis.NewUniversalClient(c.Options())
 			clients = append(clients, client)
@@ -63,6 +62,9 @@ func stations(file *config.Config) (list []station, closeAll func(), err error) 
 	}
 	return list, closeAll, nil
 }
+
+// addressFix says how a password is written into an address.
+const addressFix = "in an address's user and password write %23 for #, %40 for @, %2F for /, %3A for :, %3F for ? and %25 for %"
 
 // startUp refuses what would lose messages or have them taken by two, before any
 // is taken, and says what a person wants to see of a start.
