@@ -53,6 +53,9 @@ type Outcome struct {
 	StoredRefusal bool
 	// RetryAfter is how long the provider asks to be left alone; 0: it does not.
 	RetryAfter time.Duration
+	// Lingers, of what is Unproven: the provider failed inside, and may still carry the
+	// request out by itself. Neither silence nor the same request proves anything later.
+	Lingers bool
 	// Pause: nothing more should be sent to the provider for a while, although the
 	// verdict alone does not say so: what answers is not the provider (a redirect).
 	Pause bool

@@ -71,6 +71,8 @@ type route struct {
 	// name is what is looked for, of finds; nil: everything.
 	name func(r *http.Request, fields map[string]any) string
 	list func([]any) any // of finds; nil: the newest alone
+	// shows is a payment as it is got there; nil: as everywhere.
+	shows func(result) any
 	// pages lists everything where nothing is looked for; where something could be,
 	// only if a limit is given. nil: there is no list.
 	pages *pages
@@ -133,7 +135,7 @@ func (d *dialect) id(n int32) string { return fmt.Sprintf("%s%d", d.prefix, n+1)
 // body is r as it is answered to whoever made it.
 func (d *dialect) body(r result) []byte {
 	switch {
-	case r.status == refused && d.declined != nil:
+	case (r.status == refused || r.status == softly) && d.declined != nil:
 		return encode(d.declined(r))
 	case d.made != nil:
 		return encode(d.made(r))

@@ -111,7 +111,7 @@ func (c *core) resolvers() []*zabor.Resolver {
 	}
 	all := []*zabor.Resolver{of(false, func(name string) bool { return c.providers[name] == nil })}
 	for name, one := range c.providers {
-		all = append(all, of(one.ReplayFor() > 0, func(of string) bool { return of == name }))
+		all = append(all, of(one.Replays(), func(of string) bool { return of == name }))
 	}
 	return all
 }
