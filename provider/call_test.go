@@ -455,3 +455,38 @@ func TestConflictNamesWhatIsThere(t *testing.T) {
 		t.Errorf("without an id: %+v", got)
 	}
 }
+
+// What a rule says of an answer counts before the lists and the status: a provider that
+// may still carry a request out, a 4xx that names what is not over, and how long it wants
+// to be left alone.
+func TestRulesAboutWhatIsOpen(t *testing.T) {
+	t.Parallel()
+	profile := testProfile("http://127.0.0.1:1")
+	profile.Rules = []Rule{
+		{Means: "lingers", Statuses: []int{500}, Values: map[string][]string{"/kind": {"inside"}}},
+		{Means: "pending", Statuses: []int{402}, Values: map[string][]string{"/kind": {"tried"}}, Reference: "/intent"},
+		{Means: "pending", Values: map[string][]string{"/kind": {"made"}}, Reference: "/intent"},
+		{Means: "unclear", Values: map[string][]string{"/kind": {"slow"}}, Wait: time.Minute},
+		{Means: "unclear", Values: map[string][]string{"/status": {"paid"}, "/fault": {"*"}}},
+	}
+	pr := mustNew(t, profile, Options{})
+	for _, tt := range []struct {
+		status  int
+		body    string
+		want    zabor.Verdict
+		lingers bool
+		wait    time.Duration
+	}{
+		{500, `{"kind":"inside"}`, zabor.Unproven, true, 0}, {502, `{"kind":"inside"}`, zabor.Unproven, false, 0}, {500, `{}`, zabor.Unproven, false, 0},
+		{402, `{"kind":"tried","intent":"i1"}`, zabor.Begun, false, 0}, {400, `{"kind":"tried","intent":"i1"}`, zabor.Unproven, false, 0},
+		{402, `{"kind":"tried"}`, zabor.Unproven, false, 0}, {409, `{"kind":"made","intent":"i1"}`, zabor.Begun, false, 0},
+		{422, `{"kind":"made","intent":"i1"}`, zabor.Unproven, false, 0}, {200, `{"kind":"slow"}`, zabor.Unproven, false, time.Minute},
+		{200, `{"id":"p1","status":"paid","amount":1999,"currency":"EUR","fault":"x"}`, zabor.Unproven, false, 0},
+		{200, `{"id":"p1","status":"paid","amount":1999,"currency":"EUR","fault":null}`, zabor.Done, false, 0},
+	} {
+		got := judgeBy(pr, answer{status: tt.status, body: []byte(tt.body)}, testRow(t), false)
+		if got.Verdict != tt.want || got.Lingers != tt.lingers || got.RetryAfter != tt.wait || got.Verdict == zabor.Begun && got.Reference != "i1" {
+			t.Errorf("%d %s: %+v, want %s, lingers %v, wait %s", tt.status, tt.body, got, tt.want, tt.lingers, tt.wait)
+		}
+	}
+}

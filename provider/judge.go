@@ -176,7 +176,7 @@ func (p *Provider) judge(l *line, a answer, row zabor.Row, preparing bool) zabor
 
 // prepare reads the answer to a first request that has moved nothing.
 func (l *line) prepare(document any, row zabor.Row) zabor.Outcome {
-	id := l.prepared.id(document)
+	id := l.id(l.prepared, document)
 	switch {
 	case id == "":
 		return zabor.Outcome{Reason: "the first request of two was answered without an id; the second was not sent"}

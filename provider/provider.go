@@ -191,8 +191,8 @@ func (p *Provider) signed(r Request) (_ Request, err error) {
 
 // sameMoneyAsked refuses a request whose amount is not the row's: it would charge a
 // hundred times too much or too little where the provider's minor units are not those
-// of ISO 4217. Where the line does not say where it is, the provider's number must be
-// somewhere in a request that has units of its own.
+// of ISO 4217. Without a table it is not known where it stands: the provider's number
+// must then be somewhere in a request that has units of its own.
 func (l *line) sameMoneyAsked(r Opened, row zabor.Row) error {
 	if row.Amount.Currency == "" {
 		return nil
@@ -215,7 +215,7 @@ func (l *line) sameMoneyAsked(r Opened, row zabor.Row) error {
 		}
 		return nil
 	}
-	if iso, _ := Digits(row.Amount.Currency); decimals == iso || l.minor == nil || row.Prepared != "" {
+	if iso, _ := Digits(row.Amount.Currency); decimals == iso || l.minor == nil || l.path != nil || row.Prepared != "" {
 		return nil
 	}
 	minor, err := l.units.minor(row.Amount)

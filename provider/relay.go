@@ -64,7 +64,7 @@ func (p *Provider) Judge(r Reply, row zabor.Row) zabor.Outcome {
 	if err != nil {
 		return zabor.Outcome{Reason: oneLine(err)}
 	}
-	return p.judge(lines[0], answer{r.Status, r.Header, r.Body}, row, false)
+	return p.judge(lines[0], answer{r.Status, r.Header, r.Body}, row, row.TwoStep() && row.Prepared == "")
 }
 
 // ErrNoObject says that what a row made cannot be got from the provider: its
@@ -75,18 +75,11 @@ var ErrNoObject = errors.New("the provider has no request for it")
 // finds. It is [ErrNoObject] where that can never be had; any other error may
 // pass.
 func (p *Provider) Object(ctx context.Context, row zabor.Row) (*Reply, error) {
-	lines, sent, err := p.linesOfRow(row)
-	if err != nil || lines[0].find == nil || row.Reference == "" {
-		return nil, ErrNoObject
-	}
-	l := lines[0]
-	w := way{l.find.getPending, l.Lookup.text(l.Lookup.Reference), true, l.object}
-	if w.path == nil {
-		w = way{l.find.byCarried, l.Lookup.text(l.Lookup.Path), false, l.hit}
-	}
+	l, w := p.objectOf(row)
 	if w.path == nil {
 		return nil, ErrNoObject
 	}
+	var sent *Opened // a closed row has none
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
 	a, err := p.look(ctx, l, w, sent, row)
@@ -122,6 +115,27 @@ func (p *Provider) Object(ctx context.Context, row zabor.Row) (*Reply, error) {
 		return &Reply{a.status, a.header, bytes.TrimSuffix(body.Bytes(), []byte("\n"))}, err
 	}
 	return nil, ErrNoObject
+}
+
+// objectOf is how what row made is got: by its reference, where a line whose ids begin
+// so has such a request; else by what its call carried.
+func (p *Provider) objectOf(row zabor.Row) (*line, way) {
+	var byCarried *line
+	for _, l := range p.lines {
+		if l.find == nil || row.Reference == "" || !strings.HasPrefix(row.Reference, l.prefix) {
+			continue
+		}
+		if l.find.getPending != nil && !names(l.Lookup.Reference, "target") {
+			return l, way{l.find.getPending, l.Lookup.text(l.Lookup.Reference), true, l.object}
+		}
+		if byCarried == nil && l.find.byCarried != nil && !names(l.Lookup.Path, "target") {
+			byCarried = l
+		}
+	}
+	if byCarried == nil {
+		return nil, way{}
+	}
+	return byCarried, way{byCarried.find.byCarried, byCarried.Lookup.text(byCarried.Lookup.Path), false, byCarried.hit}
 }
 
 // KeyHeaders are the headers in which the provider takes idempotency keys.
