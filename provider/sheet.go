@@ -50,7 +50,7 @@ func (l Line) sheet(timeout time.Duration) Sheet {
 	}
 	s.Facts = append(s.Facts, Fact{"key", []string{s.Key}, l.Key.From, l.Key.Unverified}, Fact{"answers", l.Answers.words(), l.Answers.From, l.Answers.Unverified})
 	if money := l.Amount.words(); len(money) > 0 {
-		s.Facts = append(s.Facts, Fact{"amount", money, l.Amount.From, l.Amount.Unverified})
+		s.Facts = append(s.Facts, Fact{"amount", []string{strings.Join(money, "; ")}, l.Amount.From, l.Amount.Unverified})
 	}
 	u := l.Lookup
 	if u == nil {
@@ -178,7 +178,7 @@ func (a Amount) words() []string {
 		all = append(all, "answers have it as a decimal at "+a.Major)
 	}
 	if a.Currency != "" {
-		all = append(all, "and the currency at "+a.Currency)
+		all = append(all, "the currency at "+a.Currency)
 	}
 	if a.Asked != "" {
 		all = append(all, "requests at "+a.Asked)
@@ -231,15 +231,79 @@ func (u Lookup) words() string {
 	return strings.Join(all, "; ")
 }
 
-// span is d in its largest whole units.
+// span is d in days, or in hours and minutes.
 func span(d time.Duration) string {
+	const day = 24 * time.Hour
+	hours, minutes := d/time.Hour, d%time.Hour/time.Minute
 	switch {
-	case d%(24*time.Hour) == 0:
-		return fmt.Sprintf("%d days", d/(24*time.Hour))
-	case d%time.Hour == 0:
-		return fmt.Sprintf("%d h", d/time.Hour)
-	case d%time.Minute == 0:
-		return fmt.Sprintf("%d min", d/time.Minute)
+	case d%day == 0 && d > day:
+		return fmt.Sprintf("%d days", d/day)
+	case d%time.Minute != 0:
+		return d.String()
+	case hours == 0:
+		return fmt.Sprintf("%d min", minutes)
+	case minutes == 0:
+		return fmt.Sprintf("%d h", hours)
 	}
-	return d.String()
+	return fmt.Sprintf("%d h %d min", hours, minutes)
+}
+
+// Markdown is b's part of the manual: its table, what it refuses, and where each value
+// is from.
+func (b Builtin) Markdown() string {
+	var out strings.Builder
+	fmt.Fprintf(&out, "### %s: `%s`\n\n%s\n\n", b.Title, b.Name, b.Covers)
+	if b.Uncallable != "" {
+		fmt.Fprintf(&out, "Not callable: %s.\n\n", strings.TrimSuffix(b.Uncallable, "."))
+		return out.String()
+	}
+	cell := func(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
+	fmt.Fprintln(&out, "| line | does | request | sent again within | nothing found is proof |\n| --- | --- | --- | --- | --- |")
+	sheets := b.Sheets()
+	for _, s := range sheets {
+		if s.Refused == "" {
+			fmt.Fprintf(&out, "| %s | %s | `%s` | %s | %s |\n", s.Name, s.Does, cell(s.Request), s.Again, s.Absent)
+		}
+	}
+	fmt.Fprintln(&out)
+	for _, s := range sheets {
+		if s.Refused != "" {
+			fmt.Fprintf(&out, "* Refused: `%s`: %s.\n", s.Request, strings.TrimSuffix(s.Refused, "."))
+		}
+	}
+	// Lines share parts: each is there once, under all lines that have it.
+	var parts []string
+	of := map[string][]string{}
+	for _, s := range sheets {
+		for _, f := range s.Facts {
+			text := strings.Join(f.Says, ". ")
+			for _, one := range []struct{ name, text string }{{"Source", f.Source}, {"Not verified", f.Unverified}} {
+				if one.text != "" {
+					text += fmt.Sprintf(". %s: %s", one.name, one.text)
+				}
+			}
+			text = f.Part + ": " + text
+			if of[text] == nil {
+				parts = append(parts, text)
+			}
+			of[text] = append(of[text], s.Name)
+		}
+	}
+	for _, text := range parts {
+		part, says, _ := strings.Cut(text, ": ")
+		fmt.Fprintf(&out, "* **%s of %s.** %s.\n", strings.ToUpper(part[:1])+part[1:], strings.Join(of[text], ", "), strings.TrimSuffix(escapeMarkdown(says), "."))
+	}
+	if l := b.Base.List; l != nil {
+		fmt.Fprintf(&out, "* **List for the audit.** %s.\n", escapeMarkdown(strings.TrimSuffix(l.From, ".")))
+	}
+	for _, name := range slices.Sorted(maps.Keys(b.Why)) {
+		fmt.Fprintf(&out, "* **%s.** %s.\n", name, escapeMarkdown(strings.TrimSuffix(b.Why[name], ".")))
+	}
+	fmt.Fprintln(&out)
+	return out.String()
+}
+
+// escapeMarkdown keeps templates and pointers as they are.
+func escapeMarkdown(text string) string {
+	return strings.NewReplacer("*", `\*`, "_", `\_`, "<", `\<`).Replace(text)
 }
