@@ -112,7 +112,7 @@ func (f *Fence) recapture(row Row, e Effect) (Row, Write, error) {
 	next = next.follow(Captured, ByCall, "")
 	next.Tries++
 	next.Unproven++
-	next.Open.Send, next.Open.Replays = next.Claim.ID, 0
+	next.Open.Send, next.Open.Replays, next.Open.Lingers = next.Claim.ID, 0, false
 	if e.parked(row) {
 		next.Parked = "" // one entry of the failure transport, one more call
 	}

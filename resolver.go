@@ -279,7 +279,7 @@ func (r *Resolver) replay(ctx context.Context, row Row) (Row, error) {
 // the call of a missing row is not known, and another address does not know the key.
 func (r *Resolver) canReplay(row Row) bool {
 	until := row.Open.ReplayUntil
-	if r.Replay == nil || row.State != Doubt || row.Cause == ByMissingRow || row.Open.Request == nil || until.IsZero() {
+	if r.Replay == nil || row.State != Doubt || row.Cause == ByMissingRow || row.Open.Request == nil || row.Open.Lingers || until.IsZero() {
 		return false
 	}
 	if !row.leaseEnded() || row.Open.Silent <= row.Open.Lease || !r.Fence.sameEndpoint(row) {
@@ -313,6 +313,8 @@ func (r *Resolver) lookUp(ctx context.Context, row Row) (_ Row, why string, err 
 		return row, "the look-up did not decide: " + o.Reason, nil
 	case row.State == Pending && (found.Absent || o.Verdict == Begun && o.Reference == row.Reference):
 		return row, "the provider gave no verdict", nil
+	case found.Absent && row.Open.Lingers:
+		return row, "the provider failed inside, and may carry the call out later by itself: that it is not found proves nothing", nil
 	case (found.Absent || o.Verdict == Refused && row.State == Doubt) && !lateEnough:
 		return row, "it is too early: a request may still be on its way", nil
 	}

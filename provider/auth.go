@@ -37,7 +37,7 @@ type proof struct {
 func (p *Provider) credentials() proof {
 	if p.rotated != nil {
 		if fresh, ok := p.rotated(); ok {
-			header, err := compileHeader(fresh.Headers, p.key.Header)
+			header, err := compileHeader(fresh.Headers)
 			if err == nil && fresh.Auth.validate() == nil {
 				p.proof.Store(p.prove(fresh, header))
 				p.forgetToken()

@@ -52,7 +52,8 @@ type Vars struct {
 	ProviderKey         string
 	Prepared, Reference string // empty: not known, so an error where it is used
 	Money               zabor.Money
-	Exponents           Exponents // the provider's, for {{minor}}; nil: those of ISO 4217
+	Target              string // what the call acts on, in a look-up
+	Units               Units  // the provider's, for {{minor}} and {{major}}; nil: those of ISO 4217
 }
 
 // Template makes requests of one [RequestSpec]. It may be used concurrently.

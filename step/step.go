@@ -67,7 +67,7 @@ type Provider struct {
 	ReplayFor   time.Duration // as in [zabor.Effect]
 	HoldAfter   time.Duration // the provider's own horizon; where it is longer than the Spec's, it counts
 	PendingFor  time.Duration // likewise
-	Exponents   provider.Exponents
+	Units       provider.Units
 }
 
 // FieldError says which field of a [Spec] is wrong, by the name that the
@@ -436,7 +436,7 @@ func (s *Step) Effect(ctx context.Context, m Message) (zabor.Effect, error) {
 	if !ok {
 		return e, refuse("step %s: provider %q is not configured; there is %s", s.spec.Name, e.Provider, strings.Join(slices.Sorted(maps.Keys(s.spec.Providers)), ", "))
 	}
-	vars.Exponents = p.Exponents
+	vars.Units = p.Units
 	e.Account, e.Timeout, e.AbsentAfter, e.ReplayFor = p.Account, p.Timeout, p.AbsentAfter, p.ReplayFor
 	e.HoldAfter, e.PendingFor = s.HoldAfter(e.Provider), s.PendingFor(e.Provider)
 	request, unkept, err := s.requestParts(e, vars, row)
