@@ -277,7 +277,7 @@ func TestBuiltinLate(t *testing.T) {
 			if err := s.do("1001", s.faulty(sandbox.Fault{Kind: sandbox.ActLate})); !errors.Is(err, zabor.ErrInDoubt) {
 				t.Fatalf("error %v", err)
 			}
-			sent := s.row("1001").SendUntil
+			sent := s.row("1001").Open.SendUntil
 			rounds := 0
 			row := s.drive("1001", func(row zabor.Row) bool {
 				if row.ReadAt.After(sent) {

@@ -99,7 +99,7 @@ func frozenRequest(t *testing.T) {
 	}
 	before := s.bank.Stats().Posts
 	e := s.effect("A-1")
-	e.Message = "with metadata"
+	e.Fingerprint.Message = "with metadata"
 	if _, err := s.fence.Do(t.Context(), e, s.provider.Call); !errors.Is(err, zabor.ErrOtherRequest) || s.bank.Stats().Posts != before {
 		t.Errorf("error %v, %d more posts", err, s.bank.Stats().Posts-before)
 	}
@@ -305,11 +305,11 @@ func refundWithAnotherAmount(t *testing.T) {
 	s := ownShop(t, sandbox.Options{})
 	s.timeout = 30 * time.Second
 	e := s.effect("A-1")
-	e.Key.Step, e.Message = "refund:r1", "5"
+	e.Key.Step, e.Fingerprint.Message = "refund:r1", "5"
 	if _, err := s.fence.Do(t.Context(), e, s.provider.Call); err != nil {
 		t.Fatal(err)
 	}
-	e.Message = "7"
+	e.Fingerprint.Message = "7"
 	if _, err := s.fence.Do(t.Context(), e, s.provider.Call); !errors.Is(err, zabor.ErrOtherRequest) || len(s.bank.Charges("A-1")) != 1 {
 		t.Errorf("error %v, charges %+v", err, s.bank.Charges("A-1"))
 	}

@@ -153,6 +153,7 @@ func (p *Provider) judge(l *line, a answer, row zabor.Row, preparing bool) zabor
 		o.Reason = status + ": " + o.Reason
 	case c == turnedAway:
 		o.Verdict = zabor.TurnedAway
+		o.Unauthorized = a.status == http.StatusUnauthorized || a.status == http.StatusForbidden
 		o.Reason = status
 	case c == misdirected:
 		o.Verdict = zabor.Misdirected

@@ -617,8 +617,8 @@ func TestLinesThroughTheFence(t *testing.T) {
 					var key string
 					e := zabor.Effect{
 						Key: zabor.Key{Order: order, Step: "charge"}, Provider: "bank", Amount: sample.money(), Message: "m", Fingerprint: "f",
-						Timeout: 10 * time.Second, Attempts: 3, HoldAfter: time.Hour, PendingFor: time.Hour, MissingRow: zabor.Captured,
-						Freeze: func(keys zabor.ProviderKeys, _ string) ([]byte, error) {
+						Timeout: 10 * time.Second, MaxAttempts: 3, HoldAfter: time.Hour, PendingFor: time.Hour, MissingRow: zabor.Captured,
+						Render: func(keys zabor.ProviderKeys, _ string) ([]byte, error) {
 							key = keys.Request
 							request, err := sample.request(t, key, line.Amount.Units)
 							if err != nil {

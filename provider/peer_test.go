@@ -192,7 +192,7 @@ func testRow(t testing.TB) zabor.Row {
 	}
 	return zabor.Row{
 		Key: zabor.Key{Order: "1001", Step: "charge"}, ProviderKey: "abcdefghijklmnopqrstuvwxyz",
-		Amount: zabor.Money{Minor: 1999, Currency: "EUR"}, Request: frozen,
+		Amount: zabor.Money{Minor: 1999, Currency: "EUR"}, Open: zabor.Open{Request: frozen},
 	}
 }
 

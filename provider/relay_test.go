@@ -162,7 +162,7 @@ func TestSilenceAboutWhatWasNotCarried(t *testing.T) {
 		{"by the order, which is not", "/p?o={{order}}", Key{Header: "Idempotency-Key"}, `{"ref":"ORD-2"}`, false},
 	} {
 		l := line{Line: Line{Key: tt.key, Lookup: &Lookup{}}, find: &finder{byKey: names(tt.path, "provider_key"), byOrder: names(tt.path, "order")}}
-		row := zabor.Row{Key: zabor.Key{Order: `a "1"`, Step: "charge"}, ProviderKey: "the-key", Request: frozen(tt.body)}
+		row := zabor.Row{Key: zabor.Key{Order: `a "1"`, Step: "charge"}, ProviderKey: "the-key", Open: zabor.Open{Request: frozen(tt.body)}}
 		sent, err := Thaw(row.Open.Request)
 		if err != nil {
 			t.Fatal(err)

@@ -115,7 +115,7 @@ func (s *shop) restart() {
 func (s *shop) effect(order string) zabor.Effect {
 	e := zabor.Effect{
 		Key: zabor.Key{Order: order, Step: "charge"}, Provider: "bank", Amount: s.money, Message: "m", Fingerprint: "f",
-		Timeout: s.timeout, Attempts: 5, AbsentAfter: s.terms.AbsentAfter, PendingFor: time.Hour,
+		Timeout: s.timeout, MaxAttempts: 5, AbsentAfter: s.terms.AbsentAfter, PendingFor: time.Hour,
 		MissingRow: zabor.Captured,
 	}
 	if s.replay {
@@ -132,7 +132,7 @@ func (s *shop) effect(order string) zabor.Effect {
 		}
 		return provider.Freeze(r)
 	}
-	e.Freeze = func(keys zabor.ProviderKeys, prepared string) ([]byte, error) {
+	e.Render = func(keys zabor.ProviderKeys, prepared string) ([]byte, error) {
 		return freeze(s.request, keys, prepared)
 	}
 	if s.prepare != nil {
