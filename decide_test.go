@@ -193,6 +193,7 @@ func TestReleaseOfWhatAPersonDeclined(t *testing.T) {
 		if _, err := w.fence.Do(t.Context(), e, w.answers(zabor.Outcome{})); !errors.Is(err, zabor.ErrInDoubt) {
 			t.Fatal(err)
 		}
+		first := w.row(k)
 		decide := func(action zabor.Action, checked bool) error {
 			_, err := w.decide(zabor.Decision{Key: k, Seen: w.row(k).Claim, Action: action, CheckedProvider: checked})
 			return err
@@ -223,8 +224,8 @@ func TestReleaseOfWhatAPersonDeclined(t *testing.T) {
 		calls := 0
 		row, err := w.fence.Do(t.Context(), e, func(_ context.Context, row zabor.Row) zabor.Outcome {
 			calls++
-			if until := w.row(k).Open.ReplayUntil; !until.IsZero() {
-				t.Errorf("it may be sent again until %s: when its key was used first is not known any more", until)
+			if until := w.row(k).Open.ReplayUntil; until.After(first.Open.ReplayUntil) {
+				t.Errorf("it may be sent again until %s, want at most until %s: the provider's key counts from its first use", until, first.Open.ReplayUntil)
 			}
 			if row.ProviderKey != was.ProviderKey {
 				t.Errorf("called under the key %q, want that of the first request, %q", row.ProviderKey, was.ProviderKey)

@@ -120,6 +120,7 @@ func TestAResolverThatDiesWhileItAsks(t *testing.T) {
 			<-end // as good as dead
 			return found, nil
 		}}
+		w.dueNow()
 		go func() { defer close(ended); dead.Round(context.WithoutCancel(t.Context())) }()
 		<-asked
 		looks := 0

@@ -331,6 +331,7 @@ func TestAProviderThatHangsDelaysItsOwnRows(t *testing.T) {
 			<-let
 			return find(ctx, row)
 		}
+		w.dueNow()
 		go func() { over <- slow.Round(t.Context()) }()
 		<-hanging
 		quick := of("answers")
