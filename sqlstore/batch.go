@@ -190,6 +190,11 @@ func sendBatch(ctx context.Context, conn *pgx.Conn, ops []*batched) error {
 
 // batchTx runs all statements in one transaction.
 func batchTx(ctx context.Context, s *Store, ops []*batched) error {
+	for _, op := range ops {
+		if err := s.prepare(ctx, op.change); err != nil {
+			return err
+		}
+	}
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
 		return err

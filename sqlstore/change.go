@@ -17,7 +17,8 @@ import (
 type statements struct {
 	insert, insertReference            string
 	finish, update                     string // a row that nothing is left to do for; any other
-	lock, load, owner, samples, note   string
+	lock, load, owner, note            string
+	laterSamples, earlierSamples       string
 	watched, markParked, markForwarded string
 }
 
@@ -29,20 +30,25 @@ func newStatements(d *dialect) statements {
 		return strings.ReplaceAll(strings.Join(lists, ", "), ", ", " = ?, ") + " = ?"
 	}
 	claim := " WHERE " + ofKey + " AND epoch = ? AND attempt_id = ?"
-	all := strings.Join([]string{keyColumns, askedColumns, stateColumns, answerColumns, openColumns}, ", ")
+	// The names of columns are those of one table alone.
+	samples := strings.NewReplacer("order_id, scope, step", "f.order_id, f.scope, f.step", " provider,", " f.provider,", " account,", " f.account,", " address,", " f.address,", " reference,", " f.reference,",
+		"FROM zabor_fences", "FROM zabor_references r JOIN zabor_fences f ON f.order_id = r.order_id AND f.scope = r.scope AND f.step = r.step AND f.reference = r.reference").Replace(selectRow) +
+		" WHERE r.provider = ? AND r.account = ? AND r.address = ? AND f.state = 'settled' AND f.cause IN ('call', 'lookup')"
+	all := strings.Join([]string{keyColumns, askedColumns, stateColumns, markColumns, answerColumns, openColumns}, ", ")
 	return statements{
 		insert: d.sql("INSERT INTO zabor_fences (" + all + ", send_until, replay_until, due_at, silent, captured_at, state_since, watcher, watch_until, watched) VALUES (" +
 			strings.Repeat("?, ", 1+strings.Count(all, ",")) + "? * {now} + ?, ? * {now} + ?, " + dueAt + ", ?, {now}, {now}, {none}, 0, 0)"),
 		finish: d.sql(head + set(stateColumns, answerColumns) + ", request = NULL, hook_data = NULL, due_at = NULL" + claim),
 		update: d.sql(head + set(askedColumns, stateColumns, answerColumns, openColumns) +
-			", send_until = {greatest}(send_until, ? * {now} + ?), replay_until = CASE WHEN ? = 1 THEN ? * {now} + ? ELSE replay_until END, due_at = " + dueAt +
+			", parked = CASE WHEN ? = 1 THEN ? ELSE parked END, forwarded = CASE WHEN ? = 1 THEN ? ELSE forwarded END, send_until = {greatest}(send_until, ? * {now} + ?), replay_until = CASE WHEN ? = 1 THEN ? * {now} + ? ELSE replay_until END, due_at = " + dueAt +
 			", watched = CASE WHEN ? = 1 THEN 0 ELSE watched END, silent = ?, watcher = CASE WHEN ? = 1 THEN {none} ELSE watcher END, watch_until = CASE WHEN ? = 1 THEN 0 ELSE watch_until END" + claim),
 		insertReference: d.sql(d.insertNew + " INTO zabor_references (reference, installation, provider, account, address, " + keyColumns + ", noted_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, {now})" + d.elseNothing),
 		lock:            d.sql("SELECT epoch FROM zabor_fences WHERE " + ofKey + "{lock}"),
 		load:            d.sql(selectRow + " WHERE " + ofKey),
 		owner:           d.sql("SELECT " + keyColumns + " FROM zabor_references WHERE reference = ? AND installation = ? AND provider = ? AND account = ?"),
-		samples:         d.sql("SELECT " + keyColumns + " FROM zabor_references WHERE provider = ? AND account = ? AND address = ? ORDER BY noted_at DESC LIMIT ?"),
-		watched: d.sql("UPDATE zabor_fences SET watched = watched + ?, silent = silent + ?, due_at = " + dueAt + ", watch_until = " + dueAt +
+		laterSamples:    d.sql(samples + " AND noted_at >= ? ORDER BY noted_at LIMIT ?"),
+		earlierSamples:  d.sql(samples + " AND noted_at < ? ORDER BY noted_at DESC LIMIT ?"),
+		watched: d.sql("UPDATE zabor_fences SET watched = ?, silent = ?, due_at = " + dueAt + ", watch_until = " + dueAt +
 			" WHERE " + ofKey + " AND due_at IS NOT NULL AND watcher = ? AND send_id = ?"),
 		markParked:    d.sql("UPDATE zabor_fences SET parked = ? WHERE " + ofKey),
 		markForwarded: d.sql("UPDATE zabor_fences SET forwarded = 1 WHERE " + ofKey + " AND generation = ?"),
@@ -113,7 +119,7 @@ func (s *Store) insertion(row zabor.Row, w zabor.Write) (change, error) {
 	if err != nil {
 		return c, err
 	}
-	c.add(oneRow, s.text.insert, slices.Concat(keyArgs(row.Key), askedArgs(row), stateArgs(row), answer, s.openArgs(row),
+	c.add(oneRow, s.text.insert, slices.Concat(keyArgs(row.Key), askedArgs(row), stateArgs(row), markArgs(row), answer, s.openArgs(row),
 		fromNow(w.Lease), fromNow(w.ReplayFor), due(row, w.DueIn), []any{micros(row.Open.Silent)})...)
 	s.addReferences(&c, zabor.Row{}, row)
 	return c, nil
@@ -127,7 +133,8 @@ func (s *Store) succession(prev, next zabor.Row, w zabor.Write) (change, error) 
 		return c, err
 	}
 	state, claim := []any{string(next.State)}, append(keyArgs(next.Key), prev.Claim.Epoch, prev.Claim.ID[:])
-	if !next.Unfinished() && asksTheSame(prev, next) {
+	sameMarks := prev.Parked == next.Parked && prev.Forwarded == next.Forwarded
+	if !next.Unfinished() && asksTheSame(prev, next) && sameMarks {
 		c.add(oneRow, s.text.finish, slices.Concat(state, stateArgs(next), answer, claim)...)
 	} else {
 		moved, sent, silent := next.State != prev.State, next.Open.Send != prev.Open.Send, next.Open.Silent
@@ -136,7 +143,7 @@ func (s *Store) succession(prev, next zabor.Row, w zabor.Write) (change, error) 
 		}
 		left := number(moved || sent)
 		c.add(oneRow, s.text.update, slices.Concat(state, askedArgs(next), stateArgs(next), answer, s.openArgs(next),
-			fromNow(w.Lease), []any{number(w.ReplayFor != 0)}, fromNow(w.ReplayFor), due(next, w.DueIn), []any{number(moved), micros(silent), left, left}, claim)...)
+			[]any{number(prev.Parked != next.Parked), []byte(next.Parked), number(prev.Forwarded != next.Forwarded), number(next.Forwarded)}, fromNow(w.Lease), []any{number(w.ReplayFor != 0)}, fromNow(w.ReplayFor), due(next, w.DueIn), []any{number(moved), micros(silent), left, left}, claim)...)
 	}
 	s.addReferences(&c, prev, next)
 	return c, nil
@@ -145,7 +152,7 @@ func (s *Store) succession(prev, next zabor.Row, w zabor.Write) (change, error) 
 // addReferences notes whose a new reference is. That of a held row is in dispute.
 func (s *Store) addReferences(c *change, prev, next zabor.Row) {
 	for _, r := range []struct{ was, is string }{{prev.Reference, next.Reference}, {prev.OtherReference, next.OtherReference}} {
-		if r.is == "" || r.is == r.was || next.State == zabor.Held {
+		if r.is == "" || r.is == r.was && prev.State != zabor.Held || next.State == zabor.Held {
 			continue
 		}
 		c.references = append(c.references, reference{r.is, next})
@@ -289,6 +296,9 @@ func (s *Store) commit(ctx context.Context, c change, w zabor.Write) error {
 		}
 		// One statement after the other tells which one missed.
 	}
+	if err := s.prepare(ctx, c); err != nil {
+		return err
+	}
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
@@ -310,11 +320,22 @@ func (s *Store) commit(ctx context.Context, c change, w zabor.Write) error {
 	return tx.Commit()
 }
 
+// prepare prepares the statements of c: a transaction that has its connection must not
+// wait for another.
+func (s *Store) prepare(ctx context.Context, c change) error {
+	for _, one := range c.statements {
+		if _, err := s.statement(ctx, one.query); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // runAll runs the statements of c in tx.
 func (s *Store) runAll(ctx context.Context, tx *sql.Tx, c change) error {
 	refs := c.references
 	for _, one := range c.statements {
-		st, err := s.statement(ctx, one.query)
+		st, err := s.statement(ctx, one.query) // prepared before tx began
 		if err != nil {
 			return err
 		}

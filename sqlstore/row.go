@@ -21,14 +21,16 @@ const (
 	// What is asked for: written by a capture.
 	askedColumns = "provider, account, address, generation, provider_key, amount_minor, currency, message_fp, request_fp, fields"
 	// What comes of it: written by every change.
-	stateColumns  = "state, cause, reason, epoch, attempt_id, prepared, reference, other_reference, hook_due, parked, forwarded, tries, unproven"
+	stateColumns = "state, cause, reason, epoch, attempt_id, prepared, reference, other_reference, hook_due, tries, unproven"
+	// Marks stand beside the claim.
+	markColumns   = "parked, forwarded"
 	answerColumns = "answer_status, answer_header, answer_body"
 	// What only an unfinished row needs.
 	openColumns = "request, prepare_key, hook_data, hook_done, send_id, replays, lingers, lease, absent_after, hold_after, pending_for"
 )
 
 // selectRow reads whole rows, as scanRow scans them.
-const selectRow = "SELECT " + keyColumns + ", " + askedColumns + ", " + stateColumns + ", " + answerColumns + ", captured_at, state_since, " +
+const selectRow = "SELECT " + keyColumns + ", " + askedColumns + ", " + stateColumns + ", " + markColumns + ", " + answerColumns + ", captured_at, state_since, " +
 	openColumns + ", send_until, replay_until, due_at, watcher, watched, silent, {now} AS read_at FROM zabor_fences"
 
 const ofKey = "order_id = ? AND scope = ? AND step = ?"
@@ -71,10 +73,13 @@ func asksTheSame(a, b zabor.Row) bool {
 func stateArgs(r zabor.Row) []any {
 	return []any{
 		string(r.State), string(r.Cause), clean(r.Reason, maxReason), r.Claim.Epoch, r.Claim.ID[:],
-		[]byte(r.Prepared), []byte(r.Reference), []byte(r.OtherReference), r.HookDue, []byte(r.Parked), number(r.Forwarded),
+		[]byte(r.Prepared), []byte(r.Reference), []byte(r.OtherReference), r.HookDue,
 		int64(r.Tries), int64(r.Unproven),
 	}
 }
+
+// markArgs binds markColumns.
+func markArgs(r zabor.Row) []any { return []any{[]byte(r.Parked), number(r.Forwarded)} }
 
 // openArgs binds openColumns. What could not be decrypted stays as it is.
 func (s *Store) openArgs(r zabor.Row) []any {
@@ -128,7 +133,7 @@ func (s *Store) scanRow(rows scanner) (zabor.Row, error) {
 	o := &r.Open
 	err := rows.Scan(&order, &scope, &step,
 		&provider, &account, &r.Endpoint.Address, &r.Generation, &r.ProviderKey, &r.Amount.Minor, &r.Amount.Currency, &message, &request, &fields,
-		&r.State, &r.Cause, &r.Reason, &r.Claim.Epoch, &attempt, &prepared, &reference, &other, &r.HookDue, &parked, &forwarded, &r.Tries, &r.Unproven,
+		&r.State, &r.Cause, &r.Reason, &r.Claim.Epoch, &attempt, &prepared, &reference, &other, &r.HookDue, &r.Tries, &r.Unproven, &parked, &forwarded,
 		&status, &header, &body, &captured, &since,
 		&frozen, &o.PrepareKey, &hookData, &hookDone, &send, &o.Replays, &lingers, &lease, &absent, &hold, &pending,
 		&until, &replayUntil, &due, &watcher, &watched, &silent, &at)
