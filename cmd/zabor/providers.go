@@ -92,8 +92,10 @@ func (c *providersShow) Run(p *program) error {
 	if b.Uncallable != "" {
 		fmt.Fprintf(p.stdout, "not callable: %s\n", b.Uncallable)
 	}
-	if err := showTable(p.stdout, b.Sheets()); err != nil {
-		return err
+	if sheets := b.Sheets(); len(sheets) > 0 {
+		if err := showTable(p.stdout, sheets); err != nil {
+			return err
+		}
 	}
 	fmt.Fprintln(p.stdout)
 	for _, name := range slices.Sorted(maps.Keys(b.Why)) {

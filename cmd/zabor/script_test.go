@@ -147,6 +147,9 @@ func writeRow(address string, state zabor.State, k zabor.Key) error {
 		Amount: zabor.Money{Minor: 1999, Currency: "EUR"}, Fingerprint: zabor.Fingerprint{Message: "m", Request: "f"}, Tries: 1, Unproven: 1, Reason: "written by a test",
 		Open: zabor.Open{Request: []byte("{}"), PrepareKey: "prepare-" + name, Lease: time.Hour, HoldAfter: time.Hour, PendingFor: time.Hour},
 	}
+	if state == zabor.Declined { // the answer to its one send
+		row.Unproven = 0
+	}
 	if state == zabor.Settled || state == zabor.Pending {
 		row.Reference = "pay_" + name
 	}
