@@ -138,8 +138,8 @@ func keyAfterAFalseError(t *testing.T) {
 	}
 	before := s.row("A-1")
 	row := s.resolve("A-1")
-	if row.Generation != before.Generation || row.ProviderKey != before.ProviderKey || row.Attempts() != 1 {
-		t.Errorf("generation %d, key %s, %d attempts; before %d, %s", row.Generation, row.ProviderKey, row.Attempts(), before.Generation, before.ProviderKey)
+	if row.Generation != before.Generation || row.ProviderKey != before.ProviderKey || row.Tries != 1 {
+		t.Errorf("generation %d, key %s, %d attempts; before %d, %s", row.Generation, row.ProviderKey, row.Tries, before.Generation, before.ProviderKey)
 	}
 	s.charged("A-1")
 }

@@ -235,8 +235,8 @@ func (s *sample) row(t testing.TB, line provider.Line) (zabor.Row, error) {
 		t.Fatal(err)
 	}
 	row := zabor.Row{
-		Key: zabor.Key{Order: "1001", Step: "charge"}, State: zabor.Doubt, Provider: "bank", ProviderKey: sampleKey, Amount: s.money(),
-		Captures: 1, Request: frozen, CapturedAt: time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC),
+		Key: zabor.Key{Order: "1001", Step: "charge"}, State: zabor.Doubt, Endpoint: zabor.Endpoint{Provider: "bank"}, ProviderKey: sampleKey, Amount: s.money(),
+		Tries: 1, Unproven: 1, Open: zabor.Open{Request: frozen}, CapturedAt: time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC),
 	}
 	if line.Does == provider.Prepares {
 		row.Open.PrepareKey = otherKey
@@ -616,7 +616,7 @@ func TestLinesThroughTheFence(t *testing.T) {
 					fence := &zabor.Fence{Store: store, Secret: make([]byte, zabor.MinSecret)} // none has learnt to leave the provider alone
 					var key string
 					e := zabor.Effect{
-						Key: zabor.Key{Order: order, Step: "charge"}, Provider: "bank", Amount: sample.money(), Message: "m", Fingerprint: "f",
+						Key: zabor.Key{Order: order, Step: "charge"}, Provider: "bank", Amount: sample.money(), Fingerprint: zabor.Fingerprint{Message: "m", Request: "f"},
 						Timeout: 10 * time.Second, MaxAttempts: 3, HoldAfter: time.Hour, PendingFor: time.Hour, MissingRow: zabor.Captured,
 						Render: func(keys zabor.ProviderKeys, _ string) ([]byte, error) {
 							key = keys.Request

@@ -114,7 +114,7 @@ func (s *shop) restart() {
 
 func (s *shop) effect(order string) zabor.Effect {
 	e := zabor.Effect{
-		Key: zabor.Key{Order: order, Step: "charge"}, Provider: "bank", Amount: s.money, Message: "m", Fingerprint: "f",
+		Key: zabor.Key{Order: order, Step: "charge"}, Provider: "bank", Amount: s.money, Fingerprint: zabor.Fingerprint{Message: "m", Request: "f"},
 		Timeout: s.timeout, MaxAttempts: 5, AbsentAfter: s.terms.AbsentAfter, PendingFor: time.Hour,
 		MissingRow: zabor.Captured,
 	}

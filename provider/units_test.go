@@ -111,7 +111,7 @@ func TestMoneyEverywhere(t *testing.T) {
 					decimals, taken := l.Amount.Units.Decimals(code)
 					iso, _ := provider.Digits(code)
 					minor := int64(1999000) // whole in every currency
-					row := zabor.Row{Key: zabor.Key{Order: "1001", Step: "charge"}, Provider: "bank", ProviderKey: sampleKey, Amount: zabor.Money{Minor: minor, Currency: code}, Captures: 1}
+					row := zabor.Row{Key: zabor.Key{Order: "1001", Step: "charge"}, Endpoint: zabor.Endpoint{Provider: "bank"}, ProviderKey: sampleKey, Amount: zabor.Money{Minor: minor, Currency: code}, Tries: 1, Unproven: 1}
 					template, err := provider.NewTemplate(sample.spec())
 					if err != nil {
 						t.Fatal(err)
