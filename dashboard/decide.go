@@ -129,7 +129,7 @@ func (d *Dashboard) readDecisions(r *http.Request, by string) ([]zabor.Decision,
 				return nil, back("A number of the provider's is missing", "Order "+readable(key.Order)+": what went through has a number at the provider. Give one for each row.")
 			}
 			if given[one.Reference] {
-				return nil, back("One number is given for two rows", "The number "+readable(one.Reference)+" is that of one payment, and a payment settles one row. Look at both again; if it is truly that of both, decide them one by one.")
+				return nil, back("One number is given for two rows", "The number "+readable(one.Reference)+" is that of one payment, and a payment settles one row. Look at both again; if they are steps of one order and it is truly that of both, decide them one by one.")
 			}
 			given[one.Reference] = true
 		}

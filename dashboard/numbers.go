@@ -225,8 +225,8 @@ func (d *Dashboard) draw(ctx context.Context, s span) (chart, error) {
 		states []zabor.State
 		kinds  []string
 	}{
-		{lane{Name: "Charges", Class: "good", What: "went through"}, []zabor.State{zabor.Settled}, nil},
-		{lane{Name: "Declined", Class: "plain", What: "did not go through"}, []zabor.State{zabor.Declined}, nil},
+		{lane{Name: "Charges", Class: "good", What: "went through, by first capture"}, []zabor.State{zabor.Settled}, nil},
+		{lane{Name: "Declined", Class: "plain", What: "did not go through, by first capture"}, []zabor.State{zabor.Declined}, nil},
 		{lane{Name: "Doubts", Class: "warn", What: "no definite answer came"}, nil, []string{string(zabor.Doubt)}},
 		{lane{Name: "Holds", Class: "bad", What: "given to a person"}, nil, []string{string(zabor.Held), string(zabor.Hold)}},
 	} {

@@ -75,7 +75,7 @@ func Register(r prometheus.Registerer) *Metrics {
 		rows:      counter("zabor_rows_entered_total", "Rows that entered a state.", "provider", "state"),
 		captures:  counter("zabor_captures_total", "Rows that were captured, the first time or again: each is followed by one call.", "provider"),
 		repeats:   counter("zabor_repeats_total", "Deliveries that met a row and were answered from it, by its state, without a call.", "provider", "state"),
-		attempts:  histogram("zabor_attempts", "Calls that may have done something, of each row that was settled, pending or declined.", []float64{1, 2, 3, 5, 10}, "provider"),
+		attempts:  histogram("zabor_attempts", "Tries of each row that was settled, pending or declined; calls that surely did nothing are not counted.", []float64{1, 2, 3, 5, 10}, "provider"),
 		store:     histogram("zabor_store_duration_seconds", "How long the fence's writes and reads took.", prometheus.ExponentialBuckets(.0005, 2, 14), "operation"),
 		storeErr:  counter("zabor_store_errors_total", "Writes and reads of the fence that failed; a row that another was faster to write is none.", "operation"),
 		alerts:    counter("zabor_alerts_total", "Alerts that were raised.", "code", "severity"),

@@ -44,7 +44,7 @@ func TestEachCaseHasItsTests(t *testing.T) {
 					sources[dir] += string(content)
 				}
 			}
-			if !strings.Contains(sources[dir], "\nfunc "+test+"(t *testing.T)") {
+			if !strings.Contains(sources[dir], "\nfunc "+test+"(t *testing.T)") && !strings.Contains(sources[dir], "\nfunc "+test+"(f *testing.F)") {
 				t.Errorf("%s: there is no such test", name)
 			}
 		}
