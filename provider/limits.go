@@ -52,23 +52,23 @@ func (p Profile) Limits(prepare *RequestSpec, request RequestSpec) []Limit {
 // finds reports whether a call whose answer is lost can be looked up, and where its
 // request should carry the provider key for it and does not; empty: it does, or
 // need not.
-func (c *line) finds(prepare *RequestSpec, request RequestSpec) (found bool, silent string) {
-	l := c.Lookup
+func (l *line) finds(prepare *RequestSpec, request RequestSpec) (found bool, silent string) {
+	u := l.Lookup
 	switch {
-	case l == nil:
+	case u == nil:
 		return false, ""
-	case prepare != nil && l.Prepared != "", l.Target != "":
+	case prepare != nil && u.Prepared != "", u.Target != "":
 		return true, ""
-	case l.Path == "":
+	case u.Path == "":
 		return false, ""
-	case l.Carried == "" || l.Carried == "/"+c.Key.Field:
+	case u.Carried == "" || u.Carried == "/"+l.Key.Field:
 		return true, ""
 	}
 	document := request.JSON
 	if len(request.Form) > 0 {
 		document = nested(request.Form)
 	}
-	at, err := parsePointer(l.Carried)
+	at, err := parsePointer(u.Carried)
 	if err == nil && strings.Contains(at.scalarIn(document), "provider_key") {
 		return true, ""
 	}

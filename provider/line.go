@@ -189,10 +189,11 @@ type request struct {
 	method string
 	path   string // with its query
 	// at is what the body has there; known is false where a template decides.
-	at func(pointer) (v any, known bool)
-	// open are segments of the path that a template decides; nil: none.
-	open []bool
+	at    func(pointer) (v any, known bool)
+	holes []bool // the segments of the path that a template decides; shorter: the rest is plain
 }
+
+func (r request) open(segment int) bool { return segment < len(r.holes) && r.holes[segment] }
 
 // covers are the lines that r meets, or may meet where a template decides.
 func (c *compiled) covers(r request) ([]*line, error) {
@@ -203,13 +204,13 @@ func (c *compiled) covers(r request) ([]*line, error) {
 	what := r.method + " " + strings.ReplaceAll(path, hole, anything)
 	segments := strings.Split(strings.TrimPrefix(path, "/"), "/")
 	for i, s := range segments {
-		if (r.open == nil || !r.open[i]) && !plainSegment(s) {
+		if !r.open(i) && !plainSegment(s) {
 			return nil, &UncoveredError{what, "its path can be read as another one; write it without a slash at its end, and with no more escapes than it needs"}
 		}
 	}
 	var met, near []*line
 	for _, l := range c.lines {
-		if l.method != r.method || !l.onPath(segments, r.open) {
+		if l.method != r.method || !l.onPath(segments, r) {
 			continue
 		}
 		if near = append(near, l); l.onBody(r) {
@@ -245,12 +246,12 @@ func plainSegment(s string) bool {
 	return err == nil && plain != "" && url.PathEscape(plain) == s && !strings.ContainsAny(plain, "/\\;") && !strings.ContainsFunc(plain, notInHeader)
 }
 
-func (l *line) onPath(segments []string, open []bool) bool {
+func (l *line) onPath(segments []string, r request) bool {
 	if len(l.path) != len(segments) {
 		return false
 	}
 	for i, s := range l.path {
-		if s != anything && s != segments[i] && (open == nil || !open[i]) {
+		if s != anything && s != segments[i] && !r.open(i) {
 			return false
 		}
 	}
@@ -442,10 +443,10 @@ func (c *compiled) completes(l *line) string {
 // asked is what chooses the line of the requests that s makes.
 func (s RequestSpec) asked() request {
 	path := blank(s.Path)
-	var open []bool
+	var holes []bool
 	before, _, _ := strings.Cut(path, "?")
 	for segment := range strings.SplitSeq(strings.TrimPrefix(before, "/"), "/") {
-		open = append(open, strings.Contains(segment, hole))
+		holes = append(holes, strings.Contains(segment, hole))
 	}
 	document := s.JSON
 	if len(s.Form) > 0 {
@@ -456,7 +457,7 @@ func (s RequestSpec) asked() request {
 		method = http.MethodPost
 	}
 	return request{
-		method: method, path: path, open: open,
+		method: method, path: path, holes: holes,
 		at: func(at pointer) (any, bool) {
 			v, _ := at.in(document)
 			text, isText := v.(string)

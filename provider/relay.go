@@ -194,13 +194,16 @@ func (p *Provider) Sets(name string) bool {
 // and that key; [Provider.Call] puts the row's own there. The key is empty where
 // the profile knows none in a body, or there is none.
 func (p *Provider) TakeKey(r Request) (Request, string, error) {
-	l, err := p.lineFor(r.Open())
-	if err != nil || l.Key.Field == "" {
-		return r, "", nil // a request without a line is refused for that
+	field := ""
+	if l, err := p.lineFor(r.Open()); err == nil { // else it will be refused for that
+		field = l.Key.Field
 	}
-	body, key, err := withoutField(r.Body, l.Key.Field)
+	if field == "" {
+		return r, "", nil
+	}
+	body, key, err := withoutField(r.Body, field)
 	if err != nil {
-		return r, "", fmt.Errorf("the provider takes its idempotency key as %s in a JSON object: %w", l.Key.Field, err)
+		return r, "", fmt.Errorf("the provider takes its idempotency key as %s in a JSON object: %w", field, err)
 	}
 	r.Body = body
 	return r, key, nil
