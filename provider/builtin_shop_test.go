@@ -75,6 +75,8 @@ var builtinShops = []builtinShop{
 		object{"amount": "{{minor}}", "currency": "{{currency}}", "authorization_code": "AUTH_1", "metadata": object{"order": "{{order}}"}})},
 	{name: "cloudpayments", account: "pk_1", currency: "RUB", unlisted: true, duplicate: true, request: posts("/payments/tokens/charge",
 		object{"Amount": "{{major}}", "Currency": "{{currency}}", "AccountId": "{{order}}", "InvoiceId": "{{provider_key}}", "Token": "t"})},
+	{name: "mercadopago", currency: "BRL", request: posts("/v1/payments",
+		object{"transaction_amount": "{{major}}", "external_reference": "{{provider_key}}", "token": "t", "metadata": object{"order": "{{order}}"}})},
 	{name: "tbank", account: "terminal", currency: "RUB",
 		prepare: posts("/Init", object{"Amount": "{{minor}}", "OrderId": "{{provider_key}}", "DATA": object{"order": "{{order}}"}}),
 		request: posts("/Charge", object{"PaymentId": "{{prepared}}", "RebillId": "145919"})},

@@ -33,7 +33,7 @@ func (b Builtin) forTest(t testing.TB) Profile {
 // says why it is so.
 func TestBuiltins(t *testing.T) {
 	all := Builtins()
-	if len(all) != 14 {
+	if len(all) != 19 {
 		t.Errorf("%d providers are known", len(all))
 	}
 	for _, b := range all {

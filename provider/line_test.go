@@ -45,9 +45,10 @@ type samples struct {
 
 // Asked is a request: its path, and one of the bodies.
 type Asked struct {
-	Path string            `yaml:"path"`
-	Form map[string]string `yaml:"form"`
-	JSON any               `yaml:"json"`
+	Method string            `yaml:"method"` // empty: POST
+	Path   string            `yaml:"path"`
+	Form   map[string]string `yaml:"form"`
+	JSON   any               `yaml:"json"`
 }
 
 // sample is what one line must make of its answers. In the texts %KEY% is the provider
@@ -204,7 +205,7 @@ func (s *sample) money() zabor.Money {
 }
 
 func (a Asked) spec() provider.RequestSpec {
-	return provider.RequestSpec{Path: a.Path, Form: a.Form, JSON: a.JSON}
+	return provider.RequestSpec{Method: a.Method, Path: a.Path, Form: a.Form, JSON: a.JSON}
 }
 
 // request is that of the sample, under the given provider key.

@@ -146,7 +146,7 @@ func TestMoneyEverywhere(t *testing.T) {
 						strings.Contains(fmt.Sprint(sample.Form, sample.JSON), "{{major}}") && !strings.Contains(text, major) {
 						t.Errorf("%s: %s is sent as %s, want %s or %s", line, code, text, theirs, major)
 					}
-					money := strings.NewReplacer("19.99", major, "1999", theirs, "EUR", code, "eur", strings.ToLower(code), "RUB", code, "NGN", code, "INR", code, "GBP", code, "WORD", word)
+					money := strings.NewReplacer("19.99", major, "1999", theirs, "EUR", code, "eur", strings.ToLower(code), "RUB", code, "NGN", code, "INR", code, "GBP", code, "BRL", code, "WORD", word)
 					o := pr.Judge(provider.Reply{Status: 200, Body: []byte(keyed(money.Replace(sample.Body)))}, row)
 					if want := zabor.Done; word != "" && o.Verdict != want {
 						t.Errorf("%s: %s is read back as %s (%s)", line, code, o.Verdict, o.Reason)

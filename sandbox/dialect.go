@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -57,7 +58,8 @@ const (
 type asks struct {
 	amount   string // empty: amount, as a number or as an object with value and currency
 	major    bool   // it is a decimal
-	currency string // empty: roubles
+	currency string // empty: that of home
+	home     string // the account's currency; empty: roubles
 	orders   []string
 	carried  string // the provider key, by which a look-up finds it; empty: the order
 	id       string // of the intent that a request confirms, where it is not in the path
@@ -250,7 +252,7 @@ func (a asks) payment(fields map[string]any) (payment, error) {
 }
 
 func (a asks) money(fields map[string]any) (zabor.Money, error) {
-	path, major, currency := a.amount, a.major, "RUB"
+	path, major, currency := a.amount, a.major, cmp.Or(a.home, "RUB")
 	switch {
 	case path == "" && at(fields, "amount") == "":
 		path, major, currency = "amount.value", true, at(fields, "amount.currency")

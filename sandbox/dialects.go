@@ -317,6 +317,26 @@ var builtins = []dialect{
 		},
 	},
 	{
+		name: "mercadopago", prefix: "13", auth: provider.AuthBearer, keyHeader: "X-Idempotency-Key", again: present,
+		asks: asks{amount: "transaction_amount", major: true, home: "BRL", orders: []string{"metadata.order"}, carried: "external_reference"},
+		routes: []route{
+			{does: pays, path: "POST /v1/payments"},
+			{does: finds, path: "GET /v1/payments/search", name: query("external_reference"), list: under("results")},
+			{does: gets, path: "GET /v1/payments/{id}"},
+		},
+		answers: [statuses]int{paid: 201, processing: 201, refused: 201, softly: 201},
+		object: func(r result) any {
+			return object{
+				"id": number(r.ID), "external_reference": r.carried, "transaction_amount": number(major(r)), "currency_id": r.Currency, "date_created": made(r),
+				"status":   [statuses]string{paid: "approved", processing: "in_process", refused: "rejected", softly: "rejected"}[r.status],
+				"metadata": object{"order": r.Order},
+			}
+		},
+		failure: func(f failed) any {
+			return object{"status": "400", "error": orKnown(f, map[string]string{invalidRequest: "bad_request"}), "message": f.text}
+		},
+	},
+	{
 		name: "cloudpayments", prefix: "50", auth: provider.AuthBasic, again: never,
 		asks: asks{amount: "Amount", major: true, currency: "Currency", orders: []string{"AccountId"}, carried: "InvoiceId"},
 		routes: []route{
