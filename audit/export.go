@@ -98,6 +98,8 @@ type Export struct {
 	Path     string
 	Provider string   // the name that the rows have; empty: any
 	Columns  *Columns // nil: one of the formats that zabor knows
+	// Units are those of the provider, for amounts in minor units; nil: ISO 4217's.
+	Units provider.Units
 	// Location is where times without a zone are; nil: UTC.
 	Location *time.Location
 }
@@ -367,7 +369,7 @@ func (e Export) success(c Columns, line int, get record) (s Success, ok bool, er
 		return wrong("no reference (%s is empty)", strings.Join(c.Reference, ", "))
 	}
 	if text := first(c.Amount); text != "" {
-		if s.Amount, err = amount(text, strings.ToUpper(first(c.Currency)), c.Minor); err != nil {
+		if s.Amount, err = e.amount(text, strings.ToUpper(first(c.Currency)), c.Minor); err != nil {
 			return wrong("%v", err)
 		}
 		if s.Amount.Minor < 0 {
@@ -387,7 +389,7 @@ var grouped = regexp.MustCompile(`^\d{1,3}(,\d{3})+(\.\d+)?$`)
 
 // amount reads a provider's text of an amount. A decimal may have commas between
 // its thousands, or a comma for its point; 1,234 could be either and is an error.
-func amount(text, currency string, minor bool) (zabor.Money, error) {
+func (e Export) amount(text, currency string, minor bool) (zabor.Money, error) {
 	digits, negative := strings.CutPrefix(text, "-")
 	var m zabor.Money
 	var err error
@@ -395,6 +397,9 @@ func amount(text, currency string, minor bool) (zabor.Money, error) {
 		m.Currency = currency
 		if m.Minor, err = strconv.ParseInt(digits, 10, 64); err != nil {
 			return m, fmt.Errorf("amount %q is no whole number of minor units", text)
+		}
+		if e.Units != nil && currency != "" {
+			m, err = e.Units.Parse(digits, currency)
 		}
 	} else {
 		whole, fraction, comma := strings.Cut(digits, ",")

@@ -152,6 +152,16 @@ func (b Builtin) Profile(account, secret string) (Profile, error) {
 	return p, p.Validate()
 }
 
+// Units are those in which b's payments are listed and exported; nil: those of ISO 4217.
+func (b Builtin) Units() Units {
+	for _, l := range b.Base.Calls {
+		if b.Base.List == nil && l.Does == Charges || b.Base.List != nil && l.Name == b.Base.List.Of {
+			return l.Amount.Units
+		}
+	}
+	return nil
+}
+
 // IsTest reports whether account and secret are known to move no real money.
 func (b Builtin) IsTest(account, secret string) bool {
 	begins := func(text string) func(string) bool {
