@@ -1,11 +1,13 @@
 package provider_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/bojanz/currency"
 	"github.com/goccy/go-yaml"
@@ -88,8 +90,8 @@ func TestMoneyEverywhere(t *testing.T) {
 	for name, s := range samples {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := profileOf(t, name, s)
-			pr, err := provider.New("bank", p, provider.Options{BaseURL: "http://127.0.0.1:1"})
+			p, bench := profileOf(t, name, s), newBench(t)
+			pr, err := provider.New("bank", p, provider.Options{BaseURL: bench.url})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -147,7 +149,15 @@ func TestMoneyEverywhere(t *testing.T) {
 						t.Errorf("%s: %s is sent as %s, want %s or %s", line, code, text, theirs, major)
 					}
 					money := strings.NewReplacer("19.99", major, "1999", theirs, "EUR", code, "eur", strings.ToLower(code), "RUB", code, "NGN", code, "INR", code, "GBP", code, "BRL", code, "WORD", word)
-					o := pr.Judge(provider.Reply{Status: 200, Body: []byte(keyed(money.Replace(sample.Body)))}, row)
+					answer := keyed(money.Replace(sample.Body))
+					if p.List != nil && p.List.Of == line {
+						bench.give.Store(&told{Status: 200, Body: listing(t, p.List, answer)})
+						listed, _, err := pr.List(t.Context(), time.Time{}, "")
+						if err != nil || len(listed) != 1 || listed[0].Amount != row.Amount {
+							t.Errorf("%s: the list says %+v, %v, want %v", line, listed, err, row.Amount)
+						}
+					}
+					o := pr.Judge(provider.Reply{Status: 200, Body: []byte(answer)}, row)
 					if want := zabor.Done; word != "" && o.Verdict != want {
 						t.Errorf("%s: %s is read back as %s (%s)", line, code, o.Verdict, o.Reason)
 					}
@@ -155,4 +165,29 @@ func TestMoneyEverywhere(t *testing.T) {
 			}
 		})
 	}
+}
+
+// listing is a page of l with the one payment that an answer is about.
+func listing(t *testing.T, l *provider.List, answer string) string {
+	t.Helper()
+	d := json.NewDecoder(strings.NewReader(answer))
+	d.UseNumber()
+	var entry map[string]any
+	if err := d.Decode(&entry); err != nil {
+		t.Fatal(err)
+	}
+	if l.As != "" {
+		entry, _ = entry[l.As].(map[string]any)
+	}
+	entry[strings.TrimPrefix(l.Made, "/")] = "2026-11-30T12:00:00Z"
+	var page any = []any{entry}
+	names := strings.Split(l.Items, "/")
+	for _, name := range slices.Backward(names[1:]) {
+		page = map[string]any{name: page}
+	}
+	text, err := json.Marshal(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
