@@ -300,6 +300,11 @@ func ambiguousForm(r Opened) bool {
 		if len(values) > 1 && !strings.HasSuffix(name, "[]") {
 			return true
 		}
+		for i := range name { // a[b] beside a
+			if name[i] == '[' && form.Has(name[:i]) {
+				return true
+			}
+		}
 	}
 	return err != nil
 }
@@ -458,10 +463,14 @@ func (s RequestSpec) asked() request {
 	}
 	return request{
 		method: method, path: path, holes: holes,
-		at: func(at pointer) (any, bool) {
-			v, _ := at.in(document)
-			text, isText := v.(string)
-			return v, !isText || !strings.Contains(text, "{{")
+		at: func(at pointer) (v any, known bool) {
+			for i := range len(at) + 1 {
+				v, _ = at[:i].in(document)
+				if text, isText := v.(string); isText && strings.Contains(text, "{{") {
+					return nil, false
+				}
+			}
+			return v, true
 		},
 	}
 }
