@@ -126,6 +126,9 @@ func (b builtinShop) open(t *testing.T, absentAfter time.Duration) *shop {
 			if l.Lookup != nil {
 				l.Lookup.AbsentAfter = cmp.Or(absentAfter, 50*time.Millisecond)
 			}
+			for i := range l.Rules {
+				l.Rules[i].Wait = 0 // a pretend provider is not left alone
+			}
 		}
 		return p, provider.Options{BaseURL: url + "/" + known.Name}
 	}).asks(b.prepare, b.request)
