@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// reader is how an answer or an object is read: a [Reading] that has been checked.
+// reader is a checked [Reading].
 type reader struct {
 	reference pointer
 	prefix    string
@@ -44,10 +44,10 @@ func (m match) met(document any) bool {
 	return slices.Contains(m.values, text) || text != "" && m.values[0] == anything
 }
 
-// anything stands for any value that is there.
+// anything stands for any value.
 const anything = "*"
 
-// compileReader checks how something is read that prepares, or is one of a call.
+// compileReader checks a reading. prepares: its line does not need settled.
 func compileReader(r Reading, prepares bool) (*reader, error) {
 	c := &reader{prefix: r.Prefix, optional: r.Amount.Optional, units: r.Amount.Units}
 	var err error
@@ -140,7 +140,7 @@ func compileMatch(name string, m Match) (match, error) {
 	return match{at, m.Values}, nil
 }
 
-// disjoint refuses one value that means two things.
+// disjoint refuses a value with two meanings.
 func disjoint(a Answers) error {
 	seen := map[[2]string]string{}
 	for _, m := range []struct {
@@ -161,7 +161,7 @@ func disjoint(a Answers) error {
 	return nil
 }
 
-// id is the reference that document has where at points to; empty: none that can be one.
+// id returns the reference at a pointer of document; empty: there is none with the prefix.
 func (c *reader) id(at pointer, document any) string {
 	id := at.id(document)
 	if !strings.HasPrefix(id, c.prefix) {

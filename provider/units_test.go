@@ -19,8 +19,8 @@ import (
 // unitsOf says how the calls of a provider write money: testdata/units.yaml, by hand
 // after the providers' documents.
 type unitsOf struct {
-	// Two are the currencies that have two decimals there; "iso" is all that have two in
-	// ISO 4217 and are in no other list.
+	// Two are the currencies with two decimals. "iso" stands for every currency with two
+	// in ISO 4217 and in no other list.
 	Two   []string `yaml:"two"`
 	Zero  []string `yaml:"zero"`
 	Three []string `yaml:"three"`
@@ -49,7 +49,7 @@ func readUnits(t testing.TB) map[string]map[string]unitsOf {
 	return all
 }
 
-// unitsFault is what is wrong about the money of one line; empty: nothing.
+// unitsFault is the first difference in the units of one line; empty: there is none.
 func unitsFault(t testing.TB, name string, p provider.Profile, line string) string {
 	t.Helper()
 	l, _ := lineNamed(p, line)
@@ -81,9 +81,8 @@ func unitsFault(t testing.TB, name string, p provider.Profile, line string) stri
 	return ""
 }
 
-// What is sent, what is read back and what the list says are the same money, in every
-// currency of ISO 4217 at every call of every profile; a currency without a source is
-// refused.
+// Request, answer and list have the same money, in every currency of ISO 4217 at every
+// call of every profile. A currency without a source is refused.
 func TestMoneyEverywhere(t *testing.T) {
 	t.Parallel()
 	samples := readSamples(t)
