@@ -12,6 +12,7 @@ import (
 type reader struct {
 	reference pointer
 	prefix    string
+	given     bool // the reference is the row's prepared id
 	settled   match
 	pending   match
 	declined  match
@@ -51,7 +52,9 @@ const anything = "*"
 func compileReader(r Reading, prepares bool) (*reader, error) {
 	c := &reader{prefix: r.Prefix, optional: r.Amount.Optional, units: r.Amount.Units}
 	var err error
-	if c.reference, err = parsePointer(r.Reference); err != nil {
+	if c.given = r.Reference == "{{prepared}}"; c.given {
+		r.Reference = ""
+	} else if c.reference, err = parsePointer(r.Reference); err != nil {
 		return nil, fmt.Errorf("reference: %w", err)
 	}
 	if len(r.Settled.Values) == 0 && !prepares && !slices.ContainsFunc(r.Rules, func(r Rule) bool { return r.Means == "settled" }) {

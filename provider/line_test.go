@@ -55,6 +55,7 @@ type Asked struct {
 // and WORD in Body is the status.
 type sample struct {
 	Asked    `yaml:",inline"`
+	Prepared bool              `yaml:"prepared"` // it is the second request of two, after prep_1
 	Headers  map[string]string `yaml:"headers"`  // of the request, as a caller gives them
 	Currency string            `yaml:"currency"` // empty: EUR; the amount is 19.99 of it
 	Key      string            `yaml:"key"`      // header or field, and how
@@ -240,6 +241,9 @@ func (s *sample) row(t testing.TB, line provider.Line) (zabor.Row, error) {
 	if line.Does == provider.Prepares {
 		row.PrepareKey = otherKey
 	}
+	if s.Prepared {
+		row.PrepareKey, row.Prepared = otherKey, "prep_1"
+	}
 	return row, nil
 }
 
@@ -400,7 +404,7 @@ func (s *sample) sendFaults(t testing.TB, pr *provider.Provider, b *benchServer,
 	defer cancel()
 	pr.Call(ctx, row)
 	key := row.ProviderKey
-	if row.PrepareKey != "" {
+	if row.PrepareKey != "" && row.Prepared == "" {
 		key = row.PrepareKey
 	}
 	if got := carriedKey(b, key); got != s.Key {
@@ -601,7 +605,7 @@ func TestLinesThroughTheFence(t *testing.T) {
 			}
 			for lineName, sample := range s.Lines {
 				line, _ := lineNamed(p, lineName)
-				if line.Does == provider.Prepares {
+				if line.Does == provider.Prepares || sample.Prepared {
 					continue
 				}
 				answers := sample.answersOf(faults)

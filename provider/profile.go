@@ -93,8 +93,10 @@ type Source struct {
 
 // Answers says how an answer, or an object of the provider, is read.
 type Answers struct {
-	Source    `yaml:",inline"`
-	Reference string  `yaml:"reference"` // pointer to the provider's id of what it did: a string or a number
+	Source `yaml:",inline"`
+	// Reference points to the provider's id of what it did: a string or a number. The
+	// text {{prepared}} is the id from the first request of two, where an answer has none.
+	Reference string  `yaml:"reference"`
 	Prefix    string  `yaml:"prefix"`    // beginning of such an id; another text is no id
 	Settled   Match   `yaml:"settled"`   // a final yes
 	Pending   Match   `yaml:"pending"`   // begun, and no verdict yet
@@ -226,6 +228,8 @@ type Lookup struct {
 	// something to know about a provider. It goes with exactly one of Path,
 	// Prepared and Reference.
 	Body map[string]any `yaml:"body"`
+	// Form is the same with a form.
+	Form map[string]string `yaml:"form"`
 	// Path finds a call by what its request carried. It is a template; only what
 	// comes from the row may be in it. Empty: a call whose id is not known
 	// cannot be looked up.

@@ -209,7 +209,7 @@ func (u Units) words() string {
 
 func (u Lookup) words() string {
 	method := "GET "
-	if u.Body != nil {
+	if u.Body != nil || u.Form != nil {
 		method = "POST "
 	}
 	var all []string

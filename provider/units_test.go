@@ -113,6 +113,9 @@ func TestMoneyEverywhere(t *testing.T) {
 					iso, _ := provider.Digits(code)
 					minor := int64(1999000) // whole in every currency
 					row := zabor.Row{Key: zabor.Key{Order: "1001", Step: "charge"}, Provider: "bank", ProviderKey: sampleKey, Amount: zabor.Money{Minor: minor, Currency: code}, Captures: 1}
+					if sample.Prepared {
+						row.PrepareKey, row.Prepared = otherKey, "prep_1"
+					}
 					template, err := provider.NewTemplate(sample.spec())
 					if err != nil {
 						t.Fatal(err)
