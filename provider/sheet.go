@@ -60,7 +60,7 @@ func (l Line) sheet(timeout time.Duration) Sheet {
 	if u.Path != "" || u.Target != "" || u.Prepared != "" {
 		s.Absent = "after " + span(u.AbsentAfter)
 	}
-	s.Facts = append(s.Facts, Fact{"look-up", []string{s.Lookup + "; nothing there is proof " + s.Absent}, u.From, u.Unverified})
+	s.Facts = append(s.Facts, Fact{"look-up", []string{s.Lookup + "; silence is proof: " + s.Absent}, u.From, u.Unverified})
 	for _, read := range []struct {
 		part string
 		*Reading
