@@ -127,6 +127,8 @@ type Export struct {
 	Path     string
 	Provider string   // the name that the rows have; empty: any
 	Columns  *Columns // nil: one of the formats that zabor knows
+	// Units are those of the provider, for amounts in minor units; nil: ISO 4217's.
+	Units provider.Units
 	// Location is where times without a zone are; nil: UTC.
 	Location *time.Location
 	// Skipped is told of each entry that is passed over and why, in a few words such
@@ -449,7 +451,7 @@ func (e Export) success(c Columns, line int, get record) (s Success, ok bool, er
 		return wrong("no reference (%s is empty)", strings.Join(c.Reference, ", "))
 	}
 	if text := first(c.Amount); text != "" {
-		if s.Amount, err = amount(text, strings.ToUpper(first(c.Currency)), c.Minor); err != nil {
+		if s.Amount, err = e.amount(text, strings.ToUpper(first(c.Currency)), c.Minor); err != nil {
 			return wrong("%v", err)
 		}
 		if s.Amount.Minor < 0 {
@@ -478,7 +480,7 @@ var dress = regexp.MustCompile(`^[A-Z]{3}|[A-Z]{3}$|(?i:руб|р|грн|zł|kr)
 // blanks or apostrophes between its thousands, a comma for its point, a sign of its
 // currency, and parentheses for a minus. 1,234 could be thousands or a fraction and is
 // an error.
-func amount(text, currency string, minor bool) (zabor.Money, error) {
+func (e Export) amount(text, currency string, minor bool) (zabor.Money, error) {
 	bare := dress.ReplaceAllString(strings.ReplaceAll(text, "−", "-"), "")
 	inner, closed := strings.CutSuffix(strings.TrimPrefix(bare, "("), ")")
 	digits, negative := strings.CutPrefix(bare, "-")
@@ -491,6 +493,9 @@ func amount(text, currency string, minor bool) (zabor.Money, error) {
 		m.Currency = currency
 		if m.Minor, err = strconv.ParseInt(digits, 10, 64); err != nil {
 			return m, fmt.Errorf("amount %q is no whole number of minor units", text)
+		}
+		if e.Units != nil && currency != "" {
+			m, err = e.Units.Parse(digits, currency)
 		}
 	} else {
 		whole, fraction, comma := strings.Cut(digits, ",")

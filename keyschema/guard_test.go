@@ -199,8 +199,8 @@ func TestHolds(t *testing.T) {
 		g := started(t, a)
 		ok(t, store.Gone(ctx, g.id))
 		row := zabor.Row{
-			Key: charge, State: zabor.Settled, Basis: zabor.ByCall, Claim: zabor.Claim{Epoch: 1, ID: [16]byte{1}}, Provider: "acquirer",
-			Generation: 1, ProviderKey: "k", Message: "m", Fingerprint: "f", Captures: 1, Allowance: 1, Reference: "pay_1",
+			Key: charge, State: zabor.Settled, Cause: zabor.ByCall, Claim: zabor.Claim{Epoch: 1, ID: [16]byte{1}}, Endpoint: zabor.Endpoint{Provider: "acquirer"},
+			Generation: 1, ProviderKey: "k", Fingerprint: zabor.Fingerprint{Message: "m", Request: "f"}, Tries: 1, Unproven: 1, Reference: "pay_1",
 		}
 		_, err := store.Insert(ctx, row, zabor.Write{})
 		ok(t, err)

@@ -8,10 +8,11 @@ import (
 	"strings"
 )
 
-// reader is how an answer or an object is read: a [Reading] that has been checked.
+// reader is a checked [Reading].
 type reader struct {
 	reference pointer
 	prefix    string
+	given     bool // the reference is the row's prepared id
 	settled   match
 	pending   match
 	declined  match
@@ -44,14 +45,16 @@ func (m match) met(document any) bool {
 	return slices.Contains(m.values, text) || text != "" && m.values[0] == anything
 }
 
-// anything stands for any value that is there.
+// anything stands for any value.
 const anything = "*"
 
-// compileReader checks how something is read that prepares, or is one of a call.
+// compileReader checks a reading. prepares: its line does not need settled.
 func compileReader(r Reading, prepares bool) (*reader, error) {
 	c := &reader{prefix: r.Prefix, optional: r.Amount.Optional, units: r.Amount.Units}
 	var err error
-	if c.reference, err = parsePointer(r.Reference); err != nil {
+	if c.given = r.Reference == "{{prepared}}"; c.given {
+		r.Reference = ""
+	} else if c.reference, err = parsePointer(r.Reference); err != nil {
 		return nil, fmt.Errorf("reference: %w", err)
 	}
 	if len(r.Settled.Values) == 0 && !prepares && !slices.ContainsFunc(r.Rules, func(r Rule) bool { return r.Means == "settled" }) {
@@ -140,7 +143,7 @@ func compileMatch(name string, m Match) (match, error) {
 	return match{at, m.Values}, nil
 }
 
-// disjoint refuses one value that means two things.
+// disjoint refuses a value with two meanings.
 func disjoint(a Answers) error {
 	seen := map[[2]string]string{}
 	for _, m := range []struct {
@@ -161,7 +164,7 @@ func disjoint(a Answers) error {
 	return nil
 }
 
-// id is the reference that document has where at points to; empty: none that can be one.
+// id returns the reference at a pointer of document; empty: there is none with the prefix.
 func (c *reader) id(at pointer, document any) string {
 	id := at.id(document)
 	if !strings.HasPrefix(id, c.prefix) {

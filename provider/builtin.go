@@ -44,6 +44,7 @@ const (
 	AuthHeader AuthKind = "header" // the secret alone in AuthHeader
 	AuthGrant  AuthKind = "grant"  // an access token for account and secret, see [Grant]
 	AuthSigned AuthKind = "signed" // a digest in the body, see [Signature]
+	AuthFields AuthKind = "fields" // account and secret in the form, see [Fields]
 )
 
 // TestSystem is how credentials show that no real money moves.
@@ -142,6 +143,9 @@ func (b Builtin) Profile(account, secret string) (Profile, error) {
 	case AuthGrant:
 		p.Account = account
 		p.Auth.Grant = &Grant{Path: b.AuthPath, Account: account, Secret: secret}
+	case AuthFields:
+		p.Account = account
+		p.Auth.Fields = &Fields{Account: account, Secret: secret, AccountName: "userName", SecretName: "password"}
 	case AuthSigned:
 		p.Account = account
 		p.Auth.Signature = &Signature{Account: account, Secret: secret, AccountName: "TerminalKey", SecretName: "Password", Name: "Token"}
@@ -150,6 +154,16 @@ func (b Builtin) Profile(account, secret string) (Profile, error) {
 	}
 	p.Headers = headers
 	return p, p.Validate()
+}
+
+// Units are those in which b's payments are listed and exported; nil: those of ISO 4217.
+func (b Builtin) Units() Units {
+	for _, l := range b.Base.Calls {
+		if b.Base.List == nil && l.Does == Charges || b.Base.List != nil && l.Name == b.Base.List.Of {
+			return l.Amount.Units
+		}
+	}
+	return nil
 }
 
 // IsTest reports whether account and secret are known to move no real money.

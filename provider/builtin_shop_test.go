@@ -27,6 +27,7 @@ type builtinShop struct {
 	unlisted  bool // what has no verdict yet proves nothing, and is held
 	forgetful bool // a refusal is not kept: the same request is carried out anew
 	together  bool // the customer may try again, so that a refusal is not final
+	later     bool // only a look-up tells a refusal
 	duplicate bool // nothing stops a second request but that it is not sent
 }
 
@@ -75,6 +76,9 @@ var builtinShops = []builtinShop{
 		object{"amount": "{{minor}}", "currency": "{{currency}}", "authorization_code": "AUTH_1", "metadata": object{"order": "{{order}}"}})},
 	{name: "cloudpayments", account: "pk_1", currency: "RUB", unlisted: true, duplicate: true, request: posts("/payments/tokens/charge",
 		object{"Amount": "{{major}}", "Currency": "{{currency}}", "AccountId": "{{order}}", "InvoiceId": "{{provider_key}}", "Token": "t"})},
+	{name: "sber", account: "shop-api", currency: "RUB", later: true,
+		prepare: provider.RequestSpec{Path: "/register.do", Form: map[string]string{"amount": "{{minor}}", "orderNumber": "{{provider_key}}", "jsonParams": "{{order}}"}},
+		request: provider.RequestSpec{Path: "/paymentOrderBinding.do", Form: map[string]string{"mdOrder": "{{prepared}}", "bindingId": "b1"}}},
 	{name: "mercadopago", currency: "BRL", request: posts("/v1/payments",
 		object{"transaction_amount": "{{major}}", "external_reference": "{{provider_key}}", "token": "t", "metadata": object{"order": "{{order}}"}})},
 	{name: "tbank", account: "terminal", currency: "RUB",
@@ -125,6 +129,9 @@ func (b builtinShop) open(t *testing.T, absentAfter time.Duration) *shop {
 		for _, l := range p.Calls {
 			if l.Lookup != nil {
 				l.Lookup.AbsentAfter = cmp.Or(absentAfter, 50*time.Millisecond)
+			}
+			for i := range l.Rules {
+				l.Rules[i].Wait = 0 // a pretend provider is not left alone
 			}
 		}
 		return p, provider.Options{BaseURL: url + "/" + known.Name}
@@ -195,6 +202,9 @@ func TestBuiltinDeclines(t *testing.T) {
 		s.timeout = 30 * time.Second
 		if err := s.do("1001", s.faulty(sandbox.Fault{Kind: sandbox.Declined})); err != nil {
 			t.Fatal(err)
+		}
+		if b.later {
+			s.drive("1001", func(row zabor.Row) bool { return row.State == zabor.Declined })
 		}
 		if row := s.row("1001"); row.State != b.refused() || len(s.bank.Charges("1001")) != 0 {
 			t.Errorf("the row is %s (%s)", row.State, row.Reason)

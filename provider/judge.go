@@ -232,6 +232,9 @@ func (c *reader) read(document any, said saying, row zabor.Row) zabor.Outcome {
 		return zabor.Outcome{Reason: "the answer says " + said.String() + c.status(document)}
 	}
 	reference := c.id(said.reference, document)
+	if c.given {
+		reference = row.Prepared
+	}
 	switch {
 	case reference == "":
 		return zabor.Outcome{Reason: "the answer says " + said.String() + " and has no reference"}

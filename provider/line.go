@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// line is a [Line] that has been checked.
+// line is a checked [Line].
 type line struct {
 	Line
 	*reader // of an answer to the call
@@ -33,7 +33,7 @@ type where struct {
 	values []string
 }
 
-// met reports whether v, which a body has there, meets w.
+// met reports whether v meets w. v is the value at w's pointer; nil: there is none.
 func (w where) met(v any) bool {
 	text, isText := scalar(v)
 	switch {
@@ -45,7 +45,7 @@ func (w where) met(v any) bool {
 	return isText && slices.Contains(w.values, text)
 }
 
-// apart reports whether no body meets both.
+// apart reports whether w and other exclude each other.
 func (w where) apart(other where) bool {
 	if w.text != other.text {
 		return false
@@ -157,7 +157,7 @@ func (l Line) compile() (*line, error) {
 	return c, c.compileLookup()
 }
 
-// meets reports whether a request could meet both.
+// meets reports whether one request could meet l and other.
 func (l *line) meets(other *line) bool {
 	if l.method != other.method || len(l.path) != len(other.path) {
 		return false
@@ -175,27 +175,27 @@ func (l *line) meets(other *line) bool {
 	return true
 }
 
-// UncoveredError says that no line of a profile is about a request, or that its line
-// refuses it. Nothing was sent.
+// UncoveredError is the error for a request without a line, or with a refused one.
+// Nothing was sent.
 type UncoveredError struct {
 	What string // the request, as in POST /v1/transfers
-	Why  string // a sentence for people: what is missing
+	Why  string // for people: the missing fact
 }
 
 func (e *UncoveredError) Error() string { return e.What + ": " + e.Why }
 
-// request is what chooses a line: of a request that is sent, or of a template for some.
+// request is the part of a request, or of a template, by which a line is chosen.
 type request struct {
 	method string
 	path   string // with its query
-	// at is what the body has there; known is false where a template decides.
+	// at returns the body's value. If a template decides it, known is false.
 	at    func(pointer) (v any, known bool)
-	holes []bool // the segments of the path that a template decides; shorter: the rest is plain
+	holes []bool // by segment of the path: a template decides it; if it is shorter, the rest is plain
 }
 
 func (r request) open(segment int) bool { return segment < len(r.holes) && r.holes[segment] }
 
-// covers are the lines that r meets, or may meet where a template decides.
+// covers returns the lines for r. There are several only if a template decides.
 func (c *compiled) covers(r request) ([]*line, error) {
 	if len(c.lines) == 1 && c.lines[0].path == nil {
 		return c.lines, nil
@@ -240,7 +240,7 @@ func (c *compiled) covers(r request) ([]*line, error) {
 	return nil, &UncoveredError{what, "the profile has no line about it, so that nothing is known of its key, of what its answers prove, or of how it is looked up; describe the provider for this call with profile: custom"}
 }
 
-// plainSegment reports whether all that read a segment of a path read the same.
+// plainSegment reports whether a segment of a path has only one reading.
 func plainSegment(s string) bool {
 	plain, err := url.PathUnescape(s)
 	return err == nil && plain != "" && url.PathEscape(plain) == s && !strings.ContainsAny(plain, "/\\;") && !strings.ContainsFunc(plain, notInHeader)
@@ -267,7 +267,7 @@ func (l *line) onBody(r request) bool {
 	return true
 }
 
-// lineFor is the one line about r.
+// lineFor returns the line for r.
 func (c *compiled) lineFor(r Opened) (*line, error) {
 	document := r.values()
 	lines, err := c.covers(request{method: r.Method, path: r.Path, at: func(at pointer) (any, bool) {
@@ -290,7 +290,7 @@ func first(lines []*line, err error) (*line, error) {
 	return lines[0], nil
 }
 
-// ambiguousForm reports whether r is a form that two programs could read as two.
+// ambiguousForm reports whether two programs could read the form r differently.
 func ambiguousForm(r Opened) bool {
 	if kind, _ := mediaType(r.ContentType); kind != formType {
 		return false
@@ -300,11 +300,16 @@ func ambiguousForm(r Opened) bool {
 		if len(values) > 1 && !strings.HasSuffix(name, "[]") {
 			return true
 		}
+		for i := range name { // a[b] beside a
+			if name[i] == '[' && form.Has(name[:i]) {
+				return true
+			}
+		}
 	}
 	return err != nil
 }
 
-// Line is the line about r. The error is an [*UncoveredError]: there is none.
+// Line returns the line for r. Without one, the error is an [*UncoveredError].
 func (p *Provider) Line(r Opened) (Line, error) {
 	l, err := p.lineFor(r)
 	if err != nil {
@@ -313,19 +318,19 @@ func (p *Provider) Line(r Opened) (Line, error) {
 	return l.Line, nil
 }
 
-// Terms are what must be known of a call before it is made.
+// Terms are the facts that the fence needs before a call.
 type Terms struct {
-	AbsentAfter time.Duration // how long after the last possible send a look-up that finds nothing is proof; 0: there is no look-up
-	HoldAfter   time.Duration // for how long doubt is nothing unusual; 0: it is not known
-	PendingFor  time.Duration // how long a verdict may take; 0: it is not known
-	// ReplayFor is how long after the first capture the same request may be sent again
-	// under its key; 0: never. The room that a send and its late execution need is taken
-	// off the life of the key.
+	AbsentAfter time.Duration // from the last possible send until silence of the look-up is proof; 0: there is no look-up
+	HoldAfter   time.Duration // doubt is usual for so long; 0: not known
+	PendingFor  time.Duration // a verdict may take so long; 0: not known
+	// ReplayFor counts from the first capture: the same request may be sent again under
+	// its key within it. 0: never. It is shorter than the life of the key by the time of
+	// a send and of its late execution.
 	ReplayFor time.Duration
 	Units     Units // for [Vars]
 }
 
-// Terms are those of a call with r. The error is an [*UncoveredError].
+// Terms returns the terms of a call with r. The error is an [*UncoveredError].
 func (p *Provider) Terms(r Opened) (Terms, error) {
 	l, err := p.lineFor(r)
 	if err != nil {
@@ -342,9 +347,8 @@ func (l *line) terms(timeout time.Duration) Terms {
 	return t
 }
 
-// replayFor is the life of the key less a tenth of it, and less two whole calls:
-// one that is under way, and one that is executed late. A provider that runs a
-// request again unless the first one was a success may charge by a replay.
+// replayFor is the life of the key, less a tenth of it or two whole calls: one under
+// way and one executed late. With [ReplaysSuccess] a replay could charge, so it is 0.
 func (k Key) replayFor(timeout time.Duration) time.Duration {
 	if k.Replays != ReplaysAll && k.Replays != ReplaysState {
 		return 0
@@ -357,11 +361,11 @@ func (k Key) storesNo() bool {
 	return k.Life > 0 && (k.Replays == ReplaysAll || k.Replays == ReplaysState)
 }
 
-// Terms are those of a step with these requests, the most cautious where a template
-// decides which line is about one; prepare is nil where there is one request. An error
-// begins with request or prepare, and says why such a step is refused: no line is about
-// a request, it moves no money by itself and would look like a payment that never
-// ends, or it is the first of two and does move it.
+// Terms returns the terms of a step with these requests. prepare is nil for a step with
+// one request. If a template decides the line, the most cautious terms count. The error
+// begins with request or prepare and says why the step is refused: a request has no
+// line; request moves no money by itself, so that the step would never end; or prepare
+// does move money.
 func (p Profile) Terms(prepare *RequestSpec, request RequestSpec) (Terms, error) {
 	_, second, err := p.linesOf(prepare, request)
 	if err != nil {
@@ -387,7 +391,7 @@ func (p Profile) Terms(prepare *RequestSpec, request RequestSpec) (Terms, error)
 	return t, nil
 }
 
-// and is what holds for both.
+// and returns the more cautious of both.
 func (t Terms) and(other Terms) Terms {
 	t.AbsentAfter = max(t.AbsentAfter, other.AbsentAfter)
 	t.HoldAfter = max(t.HoldAfter, other.HoldAfter)
@@ -396,8 +400,7 @@ func (t Terms) and(other Terms) Terms {
 	return t
 }
 
-// linesOf are the lines that the requests of a step may meet; first is nil where there
-// is no prepare.
+// linesOf returns the lines for the requests of a step. Without prepare, first is nil.
 func (p Profile) linesOf(prepare *RequestSpec, request RequestSpec) (first, second []*line, err error) {
 	c, err := compile(p)
 	if err != nil {
@@ -422,7 +425,7 @@ func (p Profile) linesOf(prepare *RequestSpec, request RequestSpec) (first, seco
 	return first, moves, nil
 }
 
-// completes says what to do with a request that meets l and moves nothing.
+// completes says how a request of l, which moves nothing, becomes a payment.
 func (c *compiled) completes(l *line) string {
 	fix := "confirm what it makes by a second request, and put this one into prepare"
 	for _, other := range c.lines {
@@ -440,7 +443,7 @@ func (c *compiled) completes(l *line) string {
 	return fix
 }
 
-// asked is what chooses the line of the requests that s makes.
+// asked is the part of s by which a line is chosen.
 func (s RequestSpec) asked() request {
 	path := blank(s.Path)
 	var holes []bool
@@ -458,15 +461,19 @@ func (s RequestSpec) asked() request {
 	}
 	return request{
 		method: method, path: path, holes: holes,
-		at: func(at pointer) (any, bool) {
-			v, _ := at.in(document)
-			text, isText := v.(string)
-			return v, !isText || !strings.Contains(text, "{{")
+		at: func(at pointer) (v any, known bool) {
+			for i := range len(at) + 1 {
+				v, _ = at[:i].in(document)
+				if text, isText := v.(string); isText && strings.Contains(text, "{{") {
+					return nil, false
+				}
+			}
+			return v, true
 		},
 	}
 }
 
-// hole stands for a template in a path, which has no such byte.
+// hole stands for a template in a path. No path has this byte.
 const hole = "\x00"
 
 // blank is path with a hole for each template.

@@ -12,20 +12,19 @@ import (
 	"zabor/provider"
 )
 
-// spoilt is a line with one thing taken from it, and what that is.
+// spoilt is a line without one of its facts.
 type spoilt struct {
 	what string
 	line provider.Line
 }
 
-// said are fields that are for people, or say of a line what it is and not what it
-// proves.
+// said are the fields for people, and the names of lines.
 var said = []string{"From", "Unverified", "Later", "Scope", "Name", "Does", "Refused"}
 
-// spoil takes away each thing that l knows, one at a time.
+// spoil takes away each fact of l, one at a time.
 func spoil(l provider.Line) []spoilt {
 	var all []spoilt
-	// Walk a copy for each place: the n-th visit of a run is the one that changes it.
+	// Each run walks a fresh copy and changes it at the n-th place.
 	for n := 0; ; n++ {
 		one := copyOf(reflect.ValueOf(l)).Interface().(provider.Line)
 		left, what := n, ""
@@ -36,7 +35,7 @@ func spoil(l provider.Line) []spoilt {
 	}
 }
 
-// spoilAt changes the thing at which left is used up; false: there are not so many.
+// spoilAt changes one place after passing left others; false: there are fewer.
 func spoilAt(v reflect.Value, at string, left *int, what *string) bool {
 	hit := func(change func(), format string, args ...any) bool {
 		if *left > 0 {
@@ -132,8 +131,8 @@ func copyOf(v reflect.Value) reflect.Value {
 	return out
 }
 
-// Whatever is taken from a line of a profile, its samples miss it. By default an eighth
-// is tried, another one each day.
+// A line without one of its facts fails its samples. By default an eighth of the facts is
+// tried, another one each day.
 func TestLineMutants(t *testing.T) {
 	t.Parallel()
 	all, faults := readSamples(t), readFaults(t)
@@ -162,8 +161,8 @@ func TestLineMutants(t *testing.T) {
 	}
 }
 
-// alike reports whether what was taken changes nothing: an amount that is not read may
-// as well be missing, and so may the mark of a repeat where nothing tells whose it is.
+// alike reports whether a line without this fact behaves the same: Optional without an
+// amount to read, and the mark of a repeat without an echo to check.
 func alike(l provider.Line, what string) bool {
 	switch what {
 	case ".Amount.Optional: the contrary":

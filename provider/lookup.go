@@ -272,10 +272,10 @@ func (l *line) wayTo(row zabor.Row) way {
 
 // text is a request of u, to compare it with others.
 func (u *Lookup) text(path string) string {
-	if u.Body == nil {
+	if u.Body == nil && u.Form == nil {
 		return path
 	}
-	return fmt.Sprint(path, u.Body)
+	return fmt.Sprint(path, u.Body, u.Form)
 }
 
 func (l *line) compileLookup() error {
@@ -325,7 +325,7 @@ func (l *line) compileLookup() error {
 			continue
 		}
 		requests++
-		if *t.to, err = newLookupTemplate(t.text, u.Body); err != nil {
+		if *t.to, err = newLookupTemplate(t.text, u.Body, u.Form); err != nil {
 			return fmt.Errorf("%s: %w", t.name, err)
 		}
 	}
@@ -334,8 +334,8 @@ func (l *line) compileLookup() error {
 		return errors.New("lookup.path: empty; write the request that finds a call, such as /payments?reference={{provider_key}}")
 	case f.byOrder && !f.byKey && u.Match == "" && l.hit.echoKey == nil:
 		return errors.New("lookup.path: by {{order}} alone it also finds what another part of the step, or a try before, has made; look up by {{provider_key}}, or say with echo.key where the provider repeats it")
-	case u.Body != nil && requests > 1:
-		return errors.New("lookup.body: it goes with one of path, prepared, reference and target")
+	case (u.Body != nil || u.Form != nil) && requests > 1, u.Body != nil && u.Form != nil:
+		return errors.New("lookup.body: with form or without, it goes with one of path, prepared, reference and target")
 	case u.Path != "" && u.Target != "":
 		return errors.New("lookup.target: it takes the place of path; keep one")
 	case u.Match == "" && (u.Made != "" || u.Full != 0), u.Match != "" && (u.Items == "" || u.Made == "" || u.Full < 1 || u.Carried == ""):

@@ -135,7 +135,13 @@ func (u Units) minor(m zabor.Money) (int64, error) {
 	return m.Minor / down * up, nil
 }
 
-// parse reads the provider's minor units.
+// Parse reads the provider's minor units.
+func (u Units) Parse(text, code string) (zabor.Money, error) {
+	minor, err := u.parse(text, code)
+	return zabor.Money{Minor: minor, Currency: code}, err
+}
+
+// parse is Parse's number.
 func (u Units) parse(text, code string) (int64, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
@@ -215,8 +221,7 @@ func (c *reader) money(text, code string) (zabor.Money, error) {
 		}
 		return ParseMajor(text, code)
 	}
-	minor, err := c.units.parse(text, code)
-	return zabor.Money{Minor: minor, Currency: code}, err
+	return c.units.Parse(text, code)
 }
 
 // NamesMoney reports whether a field of a request, as a form names it (a[b]), is

@@ -103,6 +103,9 @@ func (p *Provider) hide(text string) string {
 	if p.auth.Grant != nil {
 		secrets = append(secrets, p.auth.Grant.Secret)
 	}
+	if f := p.auth.Fields; f != nil {
+		secrets = append(secrets, f.Secret)
+	}
 	if s := p.auth.Signature; s != nil {
 		secrets = append(secrets, s.Secret)
 		if document, err := decodeJSON([]byte(text)); err == nil {

@@ -28,34 +28,34 @@ type Profile struct {
 	// it is not the header Retry-After that does. Empty: none does.
 	RetryAfter string `yaml:"retry_after"`
 
-	// Whom are the header fields by which a request says for whom it is made. A look-up
-	// repeats them. With a table alone; without one it repeats all fields of the request.
+	// Whom names the header fields for another account, such as Stripe-Account. A look-up
+	// repeats those of the request. It needs a table; without one, a look-up repeats all
+	// fields of the request except those about the body.
 	Whom []string `yaml:"whom"`
 
-	// Line describes every request of a provider that has no table. It is zero where
-	// there is one.
+	// Line describes every request of a provider without a table. With a table it is zero.
 	Line `yaml:"line"`
-	// Calls is the table: exactly one line is about a request, and one that none is
-	// about is not sent.
+	// Calls is the table. Each request has exactly one line; a request without a line is
+	// never sent.
 	Calls []Line `yaml:"calls"`
 
 	List *List `yaml:"list"` // nil: what the provider did cannot be listed
 }
 
-// Line says of one kind of request what it does, and what is known about it.
+// Line is one kind of request: its effect, and all knowledge about it.
 type Line struct {
 	Name string `yaml:"name"` // unique in its table
 	Does Does   `yaml:"does"`
-	// Call is the method and the path, as they are sent, of the requests that the line
-	// is about: POST /v1/payment_intents/*/capture. * is one segment. Empty: all.
+	// Call is the method and the path as sent: POST /v1/payment_intents/*/capture. * is
+	// one segment. Empty: every request.
 	Call string `yaml:"call"`
-	// Where says what else they have: at each pointer into the body one of the values,
-	// as text; "*" is anything that is there, and "" is nothing there, or null.
+	// Where has conditions on the body, by JSON pointer: one of the values, as text. "*"
+	// is any value, "" is no value or null.
 	Where map[string][]string `yaml:"where"`
-	// Refused is why such a request is never sent; the rest of the line is then zero.
+	// Refused is the reason never to send such a request. The rest of the line is then zero.
 	Refused string `yaml:"refused"`
-	// Target points to where the body names what the call acts on, for {{target}}.
-	// Empty: the first * of the path does.
+	// Target points to the id, in the body, of the object on which the call acts, for
+	// {{target}}. Empty: the id is the first * of the path.
 	Target string `yaml:"target"`
 
 	Headers Headers `yaml:"headers"` // of these requests alone
@@ -71,31 +71,33 @@ type Line struct {
 	PendingFor time.Duration `yaml:"pending_for"`
 }
 
-// Does is what a call does.
+// Does is the effect of a call.
 type Does string
 
-// What calls do.
+// The effects.
 const (
 	Charges  Does = "charge"  // takes money, or holds it
-	Captures Does = "capture" // takes what is held
+	Captures Does = "capture" // takes held money
 	Refunds  Does = "refund"
 	PaysOut  Does = "payout"
 	Cancels  Does = "cancel"
-	Prepares Does = "prepare" // makes something that by itself moves nothing: the first request of two
+	Prepares Does = "prepare" // moves nothing by itself: the first request of two
 )
 
-// Source says where a part of a profile is from: a document or a project, and a date.
+// Source is the source of a part of a profile: a document or a project, and a date.
 type Source struct {
 	From string `yaml:"source" json:"source,omitempty"`
-	// Unverified is what could not be verified; the cautious value stands in its place.
+	// Unverified names the facts without a source. Their values are the cautious ones.
 	Unverified string `yaml:"unverified" json:"unverified,omitempty"`
 }
 
-// Answers is how an answer is read, or an object of the provider's.
+// Answers says how an answer, or an object of the provider, is read.
 type Answers struct {
-	Source    `yaml:",inline"`
-	Reference string  `yaml:"reference"` // pointer to the provider's id of what it did: a string or a number
-	Prefix    string  `yaml:"prefix"`    // what such an id begins with; another is none
+	Source `yaml:",inline"`
+	// Reference points to the provider's id of what it did: a string or a number. The
+	// text {{prepared}} is the id from the first request of two, where an answer has none.
+	Reference string  `yaml:"reference"`
+	Prefix    string  `yaml:"prefix"`    // beginning of such an id; another text is no id
 	Settled   Match   `yaml:"settled"`   // a final yes
 	Pending   Match   `yaml:"pending"`   // begun, and no verdict yet
 	Declined  Refusal `yaml:"declined"`  // a definite no
@@ -103,7 +105,7 @@ type Answers struct {
 	Rules     []Rule  `yaml:"rules"`     // before the four lists above; the first one that is met decides
 	Prepare   Prepare `yaml:"prepare"`   // of two-step calls
 	Echo      Echo    `yaml:"echo"`      // what of the request an answer repeats
-	// Later says what may become of a final word afterwards, for people. Empty: nothing.
+	// Later says, for people, how a final state may still change. Empty: it does not.
 	Later string `yaml:"later"`
 }
 
@@ -116,7 +118,7 @@ type Key struct {
 	Life    time.Duration `yaml:"life"`    // how long the provider surely remembers a key; 0: never rely on it
 	Replays Replays       `yaml:"replays"` // what a second request under the same key is answered
 	Mark    string        `yaml:"mark"`    // header that is "true" in an answer that is given again; empty: none
-	Scope   string        `yaml:"scope"`   // within what a key is one, for people
+	Scope   string        `yaml:"scope"`   // of a key, for people: the account, a region
 }
 
 // Replays is what a provider answers to a second request under the same key.
@@ -226,6 +228,8 @@ type Lookup struct {
 	// something to know about a provider. It goes with exactly one of Path,
 	// Prepared and Reference.
 	Body map[string]any `yaml:"body"`
+	// Form is the same with a form.
+	Form map[string]string `yaml:"form"`
 	// Path finds a call by what its request carried. It is a template; only what
 	// comes from the row may be in it. Empty: a call whose id is not known
 	// cannot be looked up.

@@ -178,7 +178,11 @@ func (p *Provider) fit(l *line, r Request, row zabor.Row, key string) (Request, 
 
 // signed is r with its signature, where the provider wants one.
 func (p *Provider) signed(r Request) (_ Request, err error) {
-	signature := p.credentials().auth.Signature
+	auth := p.credentials().auth
+	if auth.Fields != nil {
+		return auth.Fields.add(r)
+	}
+	signature := auth.Signature
 	if signature == nil {
 		return r, nil
 	}

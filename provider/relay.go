@@ -29,7 +29,8 @@ func (p *Provider) Forward(ctx context.Context, r Request, rest io.Reader, lengt
 	if len(r.Body) == 0 && rest == nil && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
 		client = p.lookups
 	}
-	switch signed := p.credentials().auth.Signature != nil; {
+	auth := p.credentials().auth
+	switch signed := auth.Signature != nil || auth.Fields != nil; {
 	case signed && rest != nil:
 		return nil, errors.New("a request that the provider wants signed must come whole")
 	case signed && len(r.Body) > 0:

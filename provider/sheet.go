@@ -8,21 +8,21 @@ import (
 	"time"
 )
 
-// Sheet is what a built-in profile says of one line of its table, for people.
+// Sheet describes one line of a built-in profile, for people.
 type Sheet struct {
 	Name    string `json:"name"`
 	Does    Does   `json:"does,omitempty"`
-	Request string `json:"request"`           // method, path and what the body must have
-	Refused string `json:"refused,omitempty"` // why it is never sent; the rest is then empty
+	Request string `json:"request"`           // method, path and conditions on the body
+	Refused string `json:"refused,omitempty"` // the reason never to send it; the rest is then empty
 	Key     string `json:"key,omitempty"`
-	Again   string `json:"again,omitempty"` // for how long the same request is sent again
+	Again   string `json:"again,omitempty"` // the same request is sent again within it
 	Lookup  string `json:"lookup,omitempty"`
 	Absent  string `json:"absent,omitempty"` // when silence is proof
 	Money   string `json:"money,omitempty"`  // currencies by decimals
 	Facts   []Fact `json:"facts,omitempty"`
 }
 
-// Fact is one part of a line as it is, and where it is from.
+// Fact is one part of a line, with its source.
 type Fact struct {
 	Part       string   `json:"part"`
 	Says       []string `json:"says"`
@@ -60,7 +60,7 @@ func (l Line) sheet(timeout time.Duration) Sheet {
 	if u.Path != "" || u.Target != "" || u.Prepared != "" {
 		s.Absent = "after " + span(u.AbsentAfter)
 	}
-	s.Facts = append(s.Facts, Fact{"look-up", []string{s.Lookup + "; nothing there is proof " + s.Absent}, u.From, u.Unverified})
+	s.Facts = append(s.Facts, Fact{"look-up", []string{s.Lookup + "; silence is proof: " + s.Absent}, u.From, u.Unverified})
 	for _, read := range []struct {
 		part string
 		*Reading
@@ -72,7 +72,7 @@ func (l Line) sheet(timeout time.Duration) Sheet {
 	return s
 }
 
-// request is what chooses the line.
+// request is the call with the conditions on its body.
 func (l Line) request() string {
 	text := l.Call
 	for i, at := range slices.Sorted(maps.Keys(l.Where)) {
@@ -109,7 +109,7 @@ func (k Key) words() string {
 	return text
 }
 
-// words is one sentence for each thing that an answer can say.
+// words has one sentence for each meaning of an answer.
 func (a Answers) words() []string {
 	said := map[string][]string{}
 	add := func(means, text string) { said[means] = append(said[means], text) }
@@ -209,7 +209,7 @@ func (u Units) words() string {
 
 func (u Lookup) words() string {
 	method := "GET "
-	if u.Body != nil {
+	if u.Body != nil || u.Form != nil {
 		method = "POST "
 	}
 	var all []string
@@ -248,8 +248,7 @@ func span(d time.Duration) string {
 	return fmt.Sprintf("%d h %d min", hours, minutes)
 }
 
-// Markdown is b's part of the manual: its table, what it refuses, and where each value
-// is from.
+// Markdown is b's part of the manual: the table, the refused calls, and the sources.
 func (b Builtin) Markdown() string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "### %s: `%s`\n\n%s\n\n", b.Title, b.Name, b.Covers)
@@ -271,7 +270,7 @@ func (b Builtin) Markdown() string {
 			fmt.Fprintf(&out, "* Refused: `%s`: %s.\n", s.Request, strings.TrimSuffix(s.Refused, "."))
 		}
 	}
-	// Lines share parts: each is there once, under all lines that have it.
+	// Lines share parts: print each part once, with the names of its lines.
 	var parts []string
 	of := map[string][]string{}
 	for _, s := range sheets {

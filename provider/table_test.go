@@ -89,7 +89,7 @@ func TestWhichLine(t *testing.T) {
 		{"/a/1/b", form, "x=true", "on"}, {"/a/1/b", form, "x=false", "off"}, {"/a/1/b", form, "y=1", "off"}, {"/a/1/b", "", "", "off"},
 		{"/a/1/b", json, `{"x":true}`, "on"}, {"/a/1/b", json, `{"x":"true"}`, "on"}, {"/a/1/b", json, `{"x":null}`, "off"}, {"/a/1/b", json, `{"x":""}`, "off"},
 		{"/a/1/b", json, `{"x":{}}`, ""}, {"/a/1/b", json, `{"x":1}`, ""}, {"/a/1/b", form, "x=TRUE", ""},
-		{"/a/1/b", form, "x=true&x=false", ""}, {"/a/1/b", json, `{"x":true,"x":false}`, ""}, {"/a/1/b", json, `{`, ""}, {"/a/1/b", "text/plain", "x=true", ""},
+		{"/a/1/b", form, "x=true&x=false", ""}, {"/a/1/b", form, "x=true&x[y]=1", ""}, {"/a/1/b", form, "x[y]=1&x=true", ""}, {"/a/1/b", json, `{"x":true,"x":false}`, ""}, {"/a/1/b", json, `{`, ""}, {"/a/1/b", "text/plain", "x=true", ""},
 		{"/a/1/b", "multipart/form-data; boundary=z", "--z\r\n\r\n--z--", ""},
 		{"/a/1/b?x=true", form, "x=true", ""}, {"/a/1/b/", form, "x=true", ""}, {"/a//b", form, "x=true", ""}, {"/a/1/%62", form, "x=true", ""},
 		{"/a/1%2Fb", form, "x=true", ""}, {"/a/1/B", form, "x=true", ""}, {"/a/%31/b", form, "x=true", ""}, {"/a/1;x/b", form, "x=true", ""}, {"/a/1%00/b", form, "x=true", ""},
@@ -140,5 +140,38 @@ func TestLookupAsWhom(t *testing.T) {
 	got := p.posts()[0].Header
 	if got.Get("X-Merchant") != "7" || got.Get("Prefer") != "" || got.Get("Accept") != "application/json" || got.Get("Authorization") != "Bearer s3cret" || got.Get("Idempotency-Key") != "" {
 		t.Errorf("asked with %v", got)
+	}
+}
+
+// What only a template decides may be any of the lines that it could meet.
+func TestLinesOfTemplates(t *testing.T) {
+	t.Parallel()
+	first := lineOf("first", "POST /a/*", map[string][]string{"/x/y": {""}})
+	first.Does = Prepares
+	p := tableOf(first, lineOf("second", "POST /a/*", map[string][]string{"/x/y": {"*"}}), lineOf("third", "POST /a/*/end", nil))
+	object := map[string]any{"y": "1"}
+	for _, tt := range []struct {
+		prepare *RequestSpec
+		request RequestSpec
+		want    string
+	}{
+		{nil, RequestSpec{Path: "/a/{{order}}", JSON: map[string]any{"x": object}}, ""},
+		{nil, RequestSpec{Path: "/a/1", JSON: map[string]any{"x": object}}, ""},
+		{nil, RequestSpec{Path: "/a/1", JSON: map[string]any{"x": map[string]any{"y": "{{order}}"}}}, ""},
+		{nil, RequestSpec{Path: "/a/1", JSON: map[string]any{"x": "{{.x}}"}}, ""},
+		{nil, RequestSpec{Path: "/a/1", JSON: "{{.all}}"}, ""},
+		{nil, RequestSpec{Path: "/a/1", JSON: map[string]any{}}, "request: POST /a/* by itself moves no money"},
+		{nil, RequestSpec{Path: "/{{order}}/1", JSON: map[string]any{"x": object}}, ""},
+		{nil, RequestSpec{Path: "/b/{{order}}"}, "request: POST /b/*: the profile has no line about it"},
+		{nil, RequestSpec{Method: "PUT", Path: "/a/{{order}}"}, "no line about it"},
+		{&RequestSpec{Path: "/a/1", JSON: map[string]any{"x": object}}, RequestSpec{Path: "/a/{{prepared}}/end"}, "prepare: POST /a/* moves the money (second)"},
+		{&RequestSpec{Path: "/a/1", JSON: map[string]any{}}, RequestSpec{Path: "/a/{{prepared}}/end"}, ""},
+		{&RequestSpec{Path: "/a/1", JSON: map[string]any{"x": "{{.x}}"}}, RequestSpec{Path: "/a/{{prepared}}/end"}, ""},
+		{&RequestSpec{Path: "/b"}, RequestSpec{Path: "/a/{{prepared}}/end"}, "prepare: POST /b: the profile has no line"},
+	} {
+		_, err := p.Terms(tt.prepare, tt.request)
+		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+			t.Errorf("%+v, %+v: %v, want %s", tt.prepare, tt.request, err, tt.want)
+		}
 	}
 }

@@ -78,9 +78,12 @@ func NewTemplate(s RequestSpec) (*Template, error) {
 
 // newLookupTemplate is that of a look-up, which sees only the row. With a body it
 // is a POST.
-func newLookupTemplate(path string, body map[string]any) (*Template, error) {
-	if body != nil {
+func newLookupTemplate(path string, body map[string]any, form map[string]string) (*Template, error) {
+	switch {
+	case body != nil:
 		return newTemplate(RequestSpec{Method: http.MethodPost, Path: path, JSON: body}, true)
+	case form != nil:
+		return newTemplate(RequestSpec{Method: http.MethodPost, Path: path, Form: form}, true)
 	}
 	return newTemplate(RequestSpec{Method: http.MethodGet, Path: path}, true)
 }

@@ -1,11 +1,13 @@
 package provider_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/bojanz/currency"
 	"github.com/goccy/go-yaml"
@@ -17,8 +19,8 @@ import (
 // unitsOf says how the calls of a provider write money: testdata/units.yaml, by hand
 // after the providers' documents.
 type unitsOf struct {
-	// Two are the currencies that have two decimals there; "iso" is all that have two in
-	// ISO 4217 and are in no other list.
+	// Two are the currencies with two decimals. "iso" stands for every currency with two
+	// in ISO 4217 and in no other list.
 	Two   []string `yaml:"two"`
 	Zero  []string `yaml:"zero"`
 	Three []string `yaml:"three"`
@@ -47,7 +49,7 @@ func readUnits(t testing.TB) map[string]map[string]unitsOf {
 	return all
 }
 
-// unitsFault is what is wrong about the money of one line; empty: nothing.
+// unitsFault is the first difference in the units of one line; empty: there is none.
 func unitsFault(t testing.TB, name string, p provider.Profile, line string) string {
 	t.Helper()
 	l, _ := lineNamed(p, line)
@@ -79,17 +81,16 @@ func unitsFault(t testing.TB, name string, p provider.Profile, line string) stri
 	return ""
 }
 
-// What is sent, what is read back and what the list says are the same money, in every
-// currency of ISO 4217 at every call of every profile; a currency without a source is
-// refused.
+// Request, answer and list have the same money, in every currency of ISO 4217 at every
+// call of every profile. A currency without a source is refused.
 func TestMoneyEverywhere(t *testing.T) {
 	t.Parallel()
 	samples := readSamples(t)
 	for name, s := range samples {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := profileOf(t, name, s)
-			pr, err := provider.New("bank", p, provider.Options{BaseURL: "http://127.0.0.1:1"})
+			p, bench := profileOf(t, name, s), newBench(t)
+			pr, err := provider.New("bank", p, provider.Options{BaseURL: bench.url})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -112,6 +113,9 @@ func TestMoneyEverywhere(t *testing.T) {
 					iso, _ := provider.Digits(code)
 					minor := int64(1999000) // whole in every currency
 					row := zabor.Row{Key: zabor.Key{Order: "1001", Step: "charge"}, Endpoint: zabor.Endpoint{Provider: "bank"}, ProviderKey: sampleKey, Amount: zabor.Money{Minor: minor, Currency: code}, Tries: 1, Unproven: 1}
+					if sample.Prepared {
+						row.Open.PrepareKey, row.Prepared = otherKey, "prep_1"
+					}
 					template, err := provider.NewTemplate(sample.spec())
 					if err != nil {
 						t.Fatal(err)
@@ -147,7 +151,15 @@ func TestMoneyEverywhere(t *testing.T) {
 						t.Errorf("%s: %s is sent as %s, want %s or %s", line, code, text, theirs, major)
 					}
 					money := strings.NewReplacer("19.99", major, "1999", theirs, "EUR", code, "eur", strings.ToLower(code), "RUB", code, "NGN", code, "INR", code, "GBP", code, "BRL", code, "WORD", word)
-					o := pr.Judge(provider.Reply{Status: 200, Body: []byte(keyed(money.Replace(sample.Body)))}, row)
+					answer := keyed(money.Replace(sample.Body))
+					if p.List != nil && p.List.Of == line {
+						bench.give.Store(&told{Status: 200, Body: listing(t, p.List, answer)})
+						listed, _, err := pr.List(t.Context(), time.Time{}, "")
+						if err != nil || len(listed) != 1 || listed[0].Amount != row.Amount {
+							t.Errorf("%s: the list says %+v, %v, want %v", line, listed, err, row.Amount)
+						}
+					}
+					o := pr.Judge(provider.Reply{Status: 200, Body: []byte(answer)}, row)
 					if want := zabor.Done; word != "" && o.Verdict != want {
 						t.Errorf("%s: %s is read back as %s (%s)", line, code, o.Verdict, o.Reason)
 					}
@@ -155,4 +167,29 @@ func TestMoneyEverywhere(t *testing.T) {
 			}
 		})
 	}
+}
+
+// listing is a page of l with the one payment that an answer is about.
+func listing(t *testing.T, l *provider.List, answer string) string {
+	t.Helper()
+	d := json.NewDecoder(strings.NewReader(answer))
+	d.UseNumber()
+	var entry map[string]any
+	if err := d.Decode(&entry); err != nil {
+		t.Fatal(err)
+	}
+	if l.As != "" {
+		entry, _ = entry[l.As].(map[string]any)
+	}
+	entry[strings.TrimPrefix(l.Made, "/")] = "2026-11-30T12:00:00Z"
+	var page any = []any{entry}
+	names := strings.Split(l.Items, "/")
+	for _, name := range slices.Backward(names[1:]) {
+		page = map[string]any{name: page}
+	}
+	text, err := json.Marshal(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }

@@ -73,6 +73,8 @@ type route struct {
 	// name is what is looked for, of finds; nil: everything.
 	name func(r *http.Request, fields map[string]any) string
 	list func([]any) any // of finds; nil: the newest alone
+	// id is where a request of gets has the id, if it is not in the path; empty: asks.id.
+	id string
 	// shows is a payment as it is got there; nil: as everywhere.
 	shows func(result) any
 	// pages lists everything where nothing is looked for; where something could be,

@@ -317,6 +317,33 @@ var builtins = []dialect{
 		},
 	},
 	{
+		name: "sber", prefix: "70906e55-7114-41d6-8332-", auth: provider.AuthFields, again: never,
+		asks: asks{amount: "amount", orders: []string{"jsonParams"}, carried: "orderNumber", id: "mdOrder"},
+		routes: []route{
+			{does: intends, path: "POST /register.do"},
+			{does: confirms, path: "POST /paymentOrderBinding.do"},
+			{does: gets, path: "POST /getOrderStatusExtended.do", id: "orderId"},
+		},
+		answers: [statuses]int{paid: 200, processing: 200, refused: 200, prepared: 200, softly: 200},
+		refuses: map[string]int{invalidRequest: 200, unexpectedState: 200, notFound: 200, unauthorized: 200},
+		object: func(r result) any {
+			return object{
+				"errorCode": "0", "orderNumber": r.carried, "amount": r.Amount, "currency": "643",
+				"orderStatus": [statuses]int{paid: 2, processing: 5, refused: 6, prepared: 0, softly: 6}[r.status],
+			}
+		},
+		made: func(r result) any {
+			if r.status == prepared {
+				return object{"orderId": r.ID, "formUrl": "https://pay.example/" + r.ID}
+			}
+			return object{"errorCode": 0, "info": "processed"}
+		},
+		declined: func(result) any { return object{"errorCode": 0, "info": "processed"} },
+		failure: func(f failed) any {
+			return object{"errorCode": orKnown(f, map[string]string{invalidRequest: "4", unexpectedState: "2", notFound: "6", unauthorized: "5", faultCode: "7"}), "errorMessage": f.text}
+		},
+	},
+	{
 		name: "mercadopago", prefix: "13", auth: provider.AuthBearer, keyHeader: "X-Idempotency-Key", again: present,
 		asks: asks{amount: "transaction_amount", major: true, home: "BRL", orders: []string{"metadata.order"}, carried: "external_reference"},
 		routes: []route{

@@ -27,7 +27,7 @@ func (s *Sandbox) serve(d *dialect, r route) http.HandlerFunc {
 		case !s.authorized(d, req, fields):
 			d.failWith(w, refuse(unauthorized, "credentials are missing or wrong"))
 		case r.does == gets:
-			s.serveOne(d, r, w, cmp.Or(req.PathValue("id"), at(fields, d.asks.id)))
+			s.serveOne(d, r, w, cmp.Or(req.PathValue("id"), at(fields, cmp.Or(r.id, d.asks.id))))
 		default:
 			s.serveFind(d, r, w, req, fields)
 		}

@@ -162,7 +162,8 @@ func (a *auditor) openConfigured() error {
 			return err
 		}
 	}
-	for _, e := range a.exports {
+	for i, e := range a.exports {
+		a.exports[i].Units = unitsOf(file, e.Provider)
 		if _, known := file.Providers[e.Provider]; e.Provider != "" && !known {
 			store.Close()
 			return usage(fmt.Errorf("--provider-export %s=%s: %s has no provider of that name", e.Provider, e.Path, file.Path), "the name before = is the one under providers:")

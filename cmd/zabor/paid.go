@@ -15,6 +15,8 @@ import (
 
 	"zabor"
 	"zabor/audit"
+	"zabor/internal/config"
+	"zabor/provider"
 	"zabor/step"
 )
 
@@ -102,6 +104,7 @@ func (c *importCommand) exports(p *program, i *importer) ([]audit.Export, error)
 		if e.Provider == "" && len(i.file.Providers) == 1 {
 			exports[n].Provider = slices.Collect(maps.Keys(i.file.Providers))[0]
 		}
+		exports[n].Units = unitsOf(i.file, e.Provider)
 	}
 	return exports, nil
 }
@@ -404,6 +407,20 @@ func (p *paidImport) print(to io.Writer) error {
 	}
 	_, err := fmt.Fprintln(to)
 	return err
+}
+
+// unitsOf are the units in which the provider of that name writes amounts; without a
+// name, those of the only one.
+func unitsOf(file *config.Config, name string) provider.Units {
+	if name == "" && len(file.Providers) == 1 {
+		name = slices.Collect(maps.Keys(file.Providers))[0]
+	}
+	if p := file.Providers[name]; p != nil {
+		if known, ok := provider.BuiltinNamed(p.Profile); ok {
+			return known.Units()
+		}
+	}
+	return nil
 }
 
 // readExports are the files that --provider-export names.
