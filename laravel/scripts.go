@@ -72,10 +72,10 @@ local function raise(text, at)
   local raised = string.format('%.14g', n + 1)
   local first = text:byte(at) == 34 and at + 1 or at
   local before, after = text:sub(1, first - 1), text:sub(first + #token)
-  local other = 90071992547
-  while n == other or text:find(other, 1, true) do other = other + 1 end
+  local other = '90071992547'
+  while text:find(other, 1, true) do other = tostring(tonumber(other) + 1) end
   local ok, job = pcall(cjson.decode, before .. other .. after)
-  if not ok or type(job) ~= 'table' or tonumber(job.attempts) ~= other then return nil end
+  if not ok or type(job) ~= 'table' or tonumber(job.attempts) ~= tonumber(other) then return nil end
   if tonumber(raised) == n + 1 then return before .. raised .. after end
 end
 
@@ -143,15 +143,17 @@ for _, payload in ipairs(payloads) do
   if not ok then member, reason = nil, 'not read: ' .. member end
   if member then
     members[#members + 1], members[#members + 2] = ends, member
-    memory[#memory + 1] = #payload .. ' ' .. payload
+    local n = #memory
+    memory[n + 1], memory[n + 2], memory[n + 3] = #payload, ' ', payload
     give('job', payload, member)
   else
     dead[#dead + 1] = payload
     give('dead', payload, reason)
   end
 end
-redis.call('LTRIM', KEYS[1], #payloads, -1)
-redis.call('LTRIM', KEYS[4], #payloads, -1)
+for _, key in ipairs({KEYS[1], KEYS[4]}) do
+  if #payloads == 1 then redis.call('LPOP', key) else redis.call('LTRIM', key, #payloads, -1) end -- the one is cheaper
+end
 if #dead > 0 then redis.call('RPUSH', KEYS[5], unpack(dead)) end
 if #members > 0 then
   redis.call('ZADD', KEYS[3], unpack(members))

@@ -48,8 +48,8 @@ type Source interface {
 	Name() string
 
 	// Receive takes the next messages, at most n; n is at least 1. There may be
-	// none, and it does not wait for one. ctx is looked at before the queue is asked, and not while it is asked:
-	// a message that the queue gives is returned.
+	// none, and it does not wait for one. ctx is looked at before the queue is asked,
+	// and not while it is asked: a message that the queue gives is returned.
 	//
 	// After an error, the queue may have given messages and its reply was lost. The
 	// next Receive returns these messages, and not as delivered before. If the
