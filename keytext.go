@@ -49,10 +49,10 @@ func DecodeText(text string) (string, error) {
 			b.WriteByte(text[i])
 			continue
 		}
-		if i+2 >= len(text) {
-			return "", fmt.Errorf("%q ends within %%XX", text)
+		high, low := -1, -1
+		if i+2 < len(text) {
+			high, low = hexDigit(text[i+1]), hexDigit(text[i+2])
 		}
-		high, low := hexDigit(text[i+1]), hexDigit(text[i+2])
 		if high < 0 || low < 0 {
 			return "", fmt.Errorf("%q has a percent sign without two hexadecimal digits: a percent sign itself is %%25", text)
 		}

@@ -62,7 +62,7 @@ type Guard struct {
 	scope  string
 	steps  map[string]*step.Step
 	id     [16]byte
-	gone   time.Duration
+	after  time.Duration // see Said.GoneAfter
 	status func(Said) ([]byte, error)
 
 	mu      sync.Mutex        // of a beat
@@ -91,7 +91,7 @@ type view struct {
 // as JSON, with the Said as "key_schemas". Nothing may be captured before a Beat.
 func (i *Installation) NewGuard(r *Review, goneAfter time.Duration, status func(Said) ([]byte, error)) *Guard {
 	g := &Guard{
-		store: i.Store, scope: i.Scope, gone: Beat + goneAfter, status: status,
+		store: i.Store, scope: i.Scope, after: Beat + goneAfter, status: status,
 		steps: map[string]*step.Step{}, records: map[string]Record{}, held: map[string]heldStep{},
 	}
 	rand.Read(g.id[:])
@@ -111,7 +111,7 @@ func (g *Guard) Beat(ctx context.Context) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	at := time.Now()
-	said := Said{Epochs: map[string]int{}, GoneAfter: g.gone}
+	said := Said{Epochs: map[string]int{}, GoneAfter: g.after}
 	if !g.drains.Load() {
 		for name, r := range g.records {
 			said.Epochs[name] = r.Epoch
@@ -233,9 +233,7 @@ func (g *Guard) Run(ctx, drain context.Context, warn func(error)) {
 	for failed := false; ; {
 		select {
 		case <-ctx.Done():
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
-			defer cancel()
-			_ = g.store.Gone(ctx, g.id)
+			g.gone(ctx)
 			return
 		case <-stopping:
 			g.drains.Store(true)
@@ -250,6 +248,13 @@ func (g *Guard) Run(ctx, drain context.Context, warn func(error)) {
 		}
 		failed = err != nil
 	}
+}
+
+// gone says that the process has ended.
+func (g *Guard) gone(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	_ = g.store.Gone(ctx, g.id) // else it counts as dead later
 }
 
 // Refused are the steps that the last beat has found not to be in force.

@@ -231,8 +231,8 @@ func (w *Worker) oldKeys(ctx context.Context, s *step.Step, m *Message, e *zabor
 		return nil
 	}
 	why := w.Holds(s.Name(), m.ID, m.RetryOf)
-	if why == "" || w.Fence.Refuse != nil && w.Fence.Refuse(e.Key) != nil { // a refusal is Do's to tell
-		return nil
+	if why == "" || w.Fence.Refuse != nil && w.Fence.Refuse(e.Key) != nil {
+		return nil //nolint:nilerr // a refusal is Do's to tell
 	}
 	_, _, err := w.Fence.Import(ctx, *e, why)
 	return err

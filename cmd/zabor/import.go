@@ -99,7 +99,7 @@ func (c *importCommand) Run(p *program) error {
 		result.WithoutKey = append(result.WithoutKey, found.examples...)
 	}
 	if !c.DryRun {
-		keys := p.installation(file, store, list)
+		keys := p.installation(file, store, nil) // queues are marked by the first start
 		keys.Steps = slices.DeleteFunc(keys.Steps, func(s *step.Step) bool { return !i.steppedOn[s.Name()] })
 		r, err := p.checkKeys(keys, true)
 		if err == nil {
