@@ -67,6 +67,12 @@ func (c *auditCommand) Run(p *program) error {
 	for _, name := range total.Empty {
 		fmt.Fprintf(a.stderr, "%s has no success: nothing was compared with it\n", name)
 	}
+	for _, s := range total.Skipped {
+		fmt.Fprintf(a.stderr, "%s: %d skipped: %s\n", s.File, s.N, printable(s.Why))
+	}
+	if a.store == nil && total.Nameless > 0 {
+		fmt.Fprintf(a.stderr, "%d of %d successes name no order: without a fence they are compared with nothing. --columns order=COLUMN says where the order is\n", total.Nameless, total.Successes)
+	}
 	if err := a.print(ledger, total); err != nil {
 		return errors.Join(err, ledger.Close())
 	}
@@ -75,6 +81,9 @@ func (c *auditCommand) Run(p *program) error {
 	}
 	if !total.Good() {
 		return bad(fmt.Errorf("%d differences", total.Bad), "docs/audit.md says what each kind means and what to do about it")
+	}
+	if why := total.Uncompared(); why != "" {
+		return bad(fmt.Errorf("nothing was compared: %s", why), "is it the right file? --columns says what its columns mean: order=COLUMN,status=COLUMN:paid|captured")
 	}
 	return nil
 }
@@ -295,8 +304,18 @@ func (a *auditor) fill(ctx context.Context, ledger *audit.Ledger) (audit.Total, 
 		if err != nil {
 			return audit.Total{}, err
 		}
+		skipped := map[string]int64{}
+		e.Skipped = func(why string) {
+			if len(skipped) >= mostReasons && skipped[why] == 0 {
+				why = "for other reasons"
+			}
+			skipped[why]++
+		}
 		if err := ledger.AddSuccesses(ctx, path, a.recent(e.Successes()), seen(e.Path)); err != nil {
 			return audit.Total{}, usage(err, "nothing was compared: mend the line, or say with --columns what the columns mean")
+		}
+		if err := ledger.AddSkipped(ctx, e.Path, skipped); err != nil {
+			return audit.Total{}, err
 		}
 	}
 	if a.app != nil {
@@ -312,6 +331,9 @@ func (a *auditor) fill(ctx context.Context, ledger *audit.Ledger) (audit.Total, 
 	say("\r%60s\r", "")
 	return total, err
 }
+
+// mostReasons is how many reasons to skip entries are told of a file.
+const mostReasons = 30
 
 // fillFirst reads what is read before the rows. A charge that a list has, or a
 // message that was taken, has its row before; the other way round a shop at work
@@ -570,6 +592,10 @@ func (a *auditor) print(ledger *audit.Ledger, total audit.Total) error {
 		fmt.Fprintf(a.stdout, "in doubt or held: %s\n", moneyList(total.AtRisk))
 	}
 	if len(total.Differences) == 0 {
+		if why := total.Uncompared(); why != "" {
+			fmt.Fprintf(a.stdout, "nothing was compared: %s\n", why)
+			return nil
+		}
 		fmt.Fprintln(a.stdout, "no differences")
 		return nil
 	}
@@ -651,6 +677,9 @@ type auditJSON struct {
 	Kinds             map[audit.Kind]int64 `json:"kinds"`
 	AtRisk            []moneyJSON          `json:"at_risk"`
 	Double            []moneyJSON          `json:"double"`
+	Skipped           []audit.Skipped      `json:"skipped"`
+	Nameless          int64                `json:"nameless"`
+	Uncompared        string               `json:"uncompared"` // empty: all was compared
 }
 
 type moneyJSON struct {
@@ -677,6 +706,7 @@ type differenceJSON struct {
 func (a *auditor) printJSON(ledger *audit.Ledger, t audit.Total) error {
 	head, err := json.Marshal(auditJSON{
 		t.ProviderSuccesses, t.UniqueRows, t.DoubleCharged, t.Lost, t.Rows, t.Successes, t.Payments, t.Messages, t.Differences, moneysJSON(t.AtRisk), moneysJSON(t.Double),
+		append([]audit.Skipped{}, t.Skipped...), t.Nameless, t.Uncompared(),
 	})
 	if err != nil {
 		return err
