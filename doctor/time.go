@@ -128,9 +128,11 @@ func jobLimits(c *check) []limit {
 // workerQueue is the queue connection that queue:work takes from.
 func workerQueue(c *check, w app.Worker) *app.Queue {
 	if args := w.Args(); len(args) > 0 {
-		return c.Queue(args[0])
+		if q := c.Queue(args[0]); q != nil {
+			return q
+		}
 	}
-	return c.Queue("")
+	return c.Queue("") // a connection that is not configured here is not known
 }
 
 // jobOption is a public property of a job such as $timeout, or the attribute of
