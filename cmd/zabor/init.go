@@ -506,9 +506,12 @@ func requestOf(provider, step string) string {
 // stepCharge is the step of what init takes for a new payment.
 const stepCharge = "charge"
 
-// stepNameOf is what the class of a message says that it does; without a word of
-// another thing it charges.
+// stepNameOf is what the call that was found does; of a charge, what the class of its
+// message says.
 func stepNameOf(payment doctor.Payment) string {
+	if payment.Kind != stepCharge && payment.Kind != "" {
+		return payment.Kind
+	}
 	if m := notCharge.FindString(app.Short(payment.Message)); m != "" {
 		return strings.ToLower(m)
 	}
