@@ -53,7 +53,7 @@ var (
 	// harmless: of what is made, or of a request.
 	harmless = strings.Fields("customer customers product products price prices setup webhook webhooks token tokens ephemeral session sessions coupon coupons promotion tax account accounts " +
 		"balance event events source sources file files report reports method methods item items plan plans link links mandate mandates notification notifications email mail receipt receipts get list search " +
-		"key keys quote quotes portal configuration card cards oauth oauth2 callback notify slack details show detail")
+		"omnipay factory key keys quote quotes portal configuration card cards oauth oauth2 callback notify slack details show detail")
 	harmful = strings.Fields("pay payment payments charge charges charging refund refunds capture captures authorise authorize authorisations authorizations payout payouts purchase purchases transfer transfers sale sales recurrent")
 	cancels = strings.Fields("cancel cancels cancellation cancellations void reverse reversal")
 	writes  = strings.Fields("post put patch request requestasync postasync send fetch")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"os"
@@ -8,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/rogpeppe/go-internal/txtar"
 
 	"zabor/doctor"
 	"zabor/internal/app"
@@ -126,6 +129,52 @@ func TestInitDatabases(t *testing.T) {
 			}
 			if a := p.DatabaseAddress(); (a != nil) != !strings.Contains(tt.want, "ZABOR_FENCE") || strings.Contains(fmt.Sprint(a), "10.0.0.1") {
 				t.Errorf("doctor's address is %v", a)
+			}
+		})
+	}
+}
+
+// The step that init writes is what the call does: a charge's request stands in no
+// other, and what cancels is no step.
+func TestInitStepsAreWhatTheCallsDo(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct{ want, not []string }{
+		"stripe-mirakl-connector": {[]string{"#   capture: ", "#   transfer: "}, []string{"prepare:", "#   charge", "message: 'App\\Message\\CancelPendingPaymentMessage'"}},
+		"ru-recurrent":            {[]string{"#   charge: ", "message: 'App\\Message\\ChargeRebill'", "'App\\Message\\CancelOrder': default"}, []string{"message: 'App\\Message\\CancelOrder'"}},
+		"cashier-saas":            {[]string{"#   charge: ", "message: 'App\\Jobs\\ChargeOverage'", "message: 'App\\Jobs\\InvoiceSeats'", "'App\\Jobs\\SyncCustomer': default"}, []string{"'App\\Jobs\\ChargeOverage': default"}},
+		"invoiceninja":            {[]string{"message: 'App\\Jobs\\Cron\\AutoBill'", "'App\\Jobs\\Util\\CreateWebhooks': default"}, nil},
+		"pixelfed":                {[]string{"'App\\Jobs\\DeliverActivity': default"}, []string{"# steps:"}},
+		"solidinvoice":            {[]string{"'App\\Message\\SendInvoice': default", "dsn: \"redis://localhost/messages\""}, []string{"# steps:"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			content, err := txtar.ParseFile("../../doctor/testdata/public/" + name + ".txtar")
+			if err != nil {
+				t.Fatal(err)
+			}
+			folder := t.TempDir()
+			for _, f := range content.Files {
+				file := filepath.Join(folder, f.Name)
+				if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(file, f.Data, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var out, log bytes.Buffer
+			if code := run(t.Context(), []string{"init", folder}, &out, &log); code != exitGood {
+				t.Fatalf("exit %d: %s", code, log.String())
+			}
+			for _, text := range tt.want {
+				if !strings.Contains(out.String(), text) {
+					t.Errorf("no %s in\n%s", text, out.String())
+				}
+			}
+			for _, text := range tt.not {
+				if strings.Contains(out.String(), text) {
+					t.Errorf("%s in\n%s", text, out.String())
+				}
 			}
 		})
 	}
