@@ -387,6 +387,25 @@ func clientOption(c *check, call charge, name string) *app.Value {
 	return nil
 }
 
+// longestReserve is what a reserve may be before it is taken for a mistake.
+const longestReserve = 7 * 24 * time.Hour
+
+// reserveOfWeeks finds queues whose messages come back only after weeks.
+func reserveOfWeeks(c *check) {
+	for _, q := range c.Queues() {
+		kept, ok := seconds(q.Reserve)
+		if !ok || kept <= longestReserve || q.Reserve.Origin().Default != "" {
+			continue
+		}
+		name := "retry_after"
+		if c.Framework == app.Symfony {
+			name = "redeliver_timeout"
+		}
+		c.at(q.Reserve.Origin(), setting(q.Reserve, fmt.Sprintf("%s: %d", name, int(kept.Seconds())/1000), int(kept.Seconds())/1000)+", if these are milliseconds: it is in seconds",
+			"%s of queue %s is %s, which is %d days: a message whose worker was killed is handed to nobody before", name, q.Name, secs(q.Reserve), int(kept.Hours()/24))
+	}
+}
+
 // stopGrace compares how long a worker is given to stop with how long its call
 // may take.
 func stopGrace(c *check) {

@@ -139,3 +139,47 @@ func TestDoctorHasTheEncryptionKeys(t *testing.T) {
 		t.Errorf("with another key: %s", out)
 	}
 }
+
+// Places are compared by server, database and key, with their defaults: no queue feeds
+// itself or another, and a reserve of weeks is mentioned.
+func TestAddressesOfQueuesAreCompared(t *testing.T) {
+	t.Parallel()
+	const rest = `encryption_key: 0123456789abcdef0123456789abcdef
+providers:
+  acquirer: {profile: custom, base_url: "https://pay.example.com", timeout: 2s, reference: /id, settled: {pointer: /status, values: [paid]}}
+steps:
+  charge: {message: 'App\Jobs\ChargeOrder', order: orderId, amount: amountCents, currency: EUR, provider: acquirer, request: {path: /payments, json: {amount: "{{minor}}"}}}
+`
+	for name, tt := range map[string]struct {
+		queues string
+		code   int
+		said   string
+	}{
+		"failed is the queue's own stream":          {"queues: {async: {symfony: {dsn: \"redis://h/messages/g/c\"}, failed: {stream: messages}}}\n", exitUsage, "queues.async.failed.stream: messages is the stream of queue async"},
+		"failed is the default stream":              {"queues: {async: {symfony: {dsn: \"redis://h\"}, failed: {stream: messages}}}\n", exitUsage, "queues.async.failed.stream: "},
+		"failed is another queue's stream":          {"queues: {a: {symfony: {dsn: \"redis://h/a\"}, failed: {stream: b}}, b: {symfony: {dsn: \"redis://h/b\"}, failed: {stream: c}}}\n", exitUsage, "queues.a.failed.stream: b is the stream of queue b"},
+		"failed is alike on another server":         {"queues: {a: {symfony: {dsn: \"redis://h/a\"}, failed: {stream: b}}, b: {symfony: {dsn: \"redis://i/b\"}, failed: {stream: c}}}\n", exitGood, "is valid"},
+		"failed is alike in another database":       {"queues: {a: {symfony: {dsn: \"redis://h/a\"}, failed: {stream: b}}, b: {symfony: {dsn: \"redis://h/b?dbindex=1\"}, failed: {stream: c}}}\n", exitGood, "is valid"},
+		"two queues of one stream":                  {"queues: {a: {symfony: {dsn: \"redis://localhost/m\"}}, b: {symfony: {dsn: \"redis://127.0.0.1:6379/m?group=other\"}}}\n", exitUsage, "queues.b.symfony.dsn: m in database 0 is queue a too"},
+		"two queues that share a failure transport": {"queues: {a: {symfony: {dsn: \"redis://h/a\"}, failed: {stream: f}}, b: {symfony: {dsn: \"redis://h/b\"}, failed: {stream: f}}}\n", exitGood, "is valid"},
+		"forwarded into a failure transport":        {"bus: {forward: {'App\\Other': f}}\nqueues: {a: {symfony: {dsn: \"redis://h/a\"}, failed: {stream: f}}}\n", exitUsage, "f is the failure transport of queue a"},
+		"a reserve in milliseconds":                 {"redis: \"redis://h/0\"\nqueues: {payments: {laravel: {retry_after: 3600000}}}\n", exitGood, "queues.payments.laravel.retry_after: is 41 days"},
+		"a DSN's reserve in milliseconds":           {"queues: {a: {symfony: {dsn: \"redis://h/a?redeliver_timeout=90000000\"}}}\n", exitGood, "queues.a.symfony.dsn: is 1041 days"},
+		"a reserve of a day":                        {"redis: \"redis://h/0\"\nqueues: {payments: {laravel: {retry_after: 86400}}}\n", exitGood, "is valid"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			folder := t.TempDir()
+			file := filepath.Join(folder, "zabor.yaml")
+			if err := os.WriteFile(file, []byte("fence: \"sqlite://"+filepath.Join(folder, "fence.db")+"\"\n"+tt.queues+rest), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			var out, log bytes.Buffer
+			code := run(t.Context(), []string{"config", "check", "-c", file}, &out, &log)
+			said := out.String() + log.String()
+			if code != tt.code || !strings.Contains(said, tt.said) || strings.Contains(name, "a day") && strings.Contains(said, "days") {
+				t.Errorf("exit %d, want %d and %q\n%s", code, tt.code, tt.said, said)
+			}
+		})
+	}
+}

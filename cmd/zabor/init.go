@@ -313,7 +313,13 @@ func (w *initWriter) transports() {
 	if len(paid) > 0 {
 		all = paid
 	}
-	for _, q := range all {
+	for i, q := range all {
+		if slices.ContainsFunc(all[:i], func(o app.Queue) bool {
+			return o.Redis.Shares(q.Redis) && o.Options["stream"].Str() == q.Options["stream"].Str()
+		}) {
+			w.line("", "  # transport %s is the stream of another one above (zabor doctor: ZB143), and is left out", quote(q.Name))
+			continue
+		}
 		w.line(comment, "  %s:", quote(q.Name))
 		w.line("", "    symfony:")
 		w.line(q.DSN.From.String(), "      dsn: %s", quote(w.dsn(q)))
@@ -355,6 +361,8 @@ func (w *initWriter) failed(q app.Queue, name string) {
 	switch {
 	case name == "" || f == nil:
 		w.line("the application has no failure transport (zabor doctor: ZB121); zabor needs one", "    failed: {queue_name: failed}")
+	case f.Redis != nil && f.Redis.Shares(q.Redis) && f.Options["stream"].Str() == q.Options["stream"].Str():
+		w.line("the application's failure transport is this very stream: a failed message comes back for ever (zabor doctor: ZB143); give it a stream of its own, here and there", "    failed: {stream: %s}", quote(q.Options["stream"].Str()+"_failed"))
 	case f.Redis != nil:
 		w.line(f.From.String(), "    failed: {stream: %s}", quote(f.Options["stream"].Str()))
 	default:
