@@ -3,7 +3,6 @@ package audit
 import (
 	"bufio"
 	"bytes"
-	"io"
 	"unicode/utf8"
 
 	"golang.org/x/text/encoding"
@@ -34,7 +33,7 @@ func decoded(in *bufio.Reader) *bufio.Reader {
 	default:
 		from = charmap.Windows1252
 	}
-	return bufio.NewReaderSize(io.Reader(from.NewDecoder().Reader(in)), in.Size())
+	return bufio.NewReaderSize(from.NewDecoder().Reader(in), in.Size())
 }
 
 // validUTF8 reports whether head is UTF-8, but for a letter that its end cuts.

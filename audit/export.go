@@ -424,8 +424,9 @@ func (e Export) success(c Columns, line int, get record) (s Success, ok bool, er
 	}
 	reference := first(c.Reference)
 	if c.like != nil && !c.like.MatchString(reference) {
-		if m, err := amount(first(c.Amount), strings.ToUpper(first(c.Currency)), c.Minor); reference == "" || err != nil || m.Minor == 0 {
-			return Success{}, false, nil // a line of the head or the foot
+		m, err := e.amount(first(c.Amount), strings.ToUpper(first(c.Currency)), c.Minor)
+		if payment := reference != "" && err == nil && m.Minor != 0; !payment {
+			return Success{}, false, nil // a line of the head or the foot has no amount
 		}
 		return e.skip("%s is not of this provider's form, such as %q", strings.Join(c.Reference, ", "), reference)
 	}

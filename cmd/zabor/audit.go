@@ -80,12 +80,31 @@ func (c *auditCommand) Run(p *program) error {
 		return err
 	}
 	if !total.Good() {
-		return bad(fmt.Errorf("%d differences", total.Bad), "docs/audit.md says what each kind means and what to do about it")
+		return bad(errors.New(differences(total)), "docs/audit.md says what each kind means and what to do about it")
+	}
+	if why := total.Uncompared(); why != "" {
+		return bad(fmt.Errorf("nothing was compared: %s", why), "is it the right file? --columns says what its columns mean: order=COLUMN,status=COLUMN:paid|captured")
 	}
 	if why := total.Uncompared(); why != "" {
 		return bad(fmt.Errorf("nothing was compared: %s", why), "is it the right file? --columns says what its columns mean: order=COLUMN,status=COLUMN:paid|captured")
 	}
 	return nil
+}
+
+// differences is how many there are, as far as they are bad and else.
+func differences(total audit.Total) string {
+	all := int64(0)
+	for _, n := range total.Differences {
+		all += n
+	}
+	text := fmt.Sprintf("%d differences", total.Bad)
+	if total.Bad == 1 {
+		text = "1 difference"
+	}
+	if more := all - total.Bad; more > 0 {
+		text += fmt.Sprintf(", and %d for information", more)
+	}
+	return text
 }
 
 // auditor is one audit and where it reads.
@@ -154,6 +173,9 @@ func since(text string, now time.Time) (time.Time, error) {
 func (a *auditor) openConfigured() error {
 	file, store, err := a.openFence()
 	if err != nil {
+		if f, ok := errors.AsType[*failure](err); ok && len(a.exports) > 0 {
+			return &failure{f.code, f.err, f.hint + "; --env-file FILE gives the file's variables, and in a folder without a zabor.yaml an export is looked at alone"}
+		}
 		return err
 	}
 	if a.c.Replica != "" {

@@ -237,7 +237,11 @@ func (w *initWriter) queues() {
 		return
 	}
 	if w.queue("") == nil {
-		w.line("", "  {}")
+		driver := "not known"
+		if q := w.Queue(""); q != nil {
+			driver = q.Driver
+		}
+		w.line("the default queue connection's driver is "+driver+": zabor takes messages from Redis only", "  {}")
 		return
 	}
 	on := func(p doctor.Payment) (name string, q *app.Queue) {
@@ -452,6 +456,9 @@ func (w *initWriter) steps() {
 		used = append(used, step)
 		fmt.Fprintf(&steps, "#   %s:    # %s\n#     message: '%s'\n", step, payment.From, payment.Message)
 		order, amount, currency, load := "ORDER", "AMOUNT", "EUR", ""
+		if slices.Contains(roubles, name) {
+			currency = "RUB"
+		}
 		if payment.Class != nil {
 			for _, property := range payment.Class.Properties {
 				if !property.Constructor && w.Framework == app.Laravel {
@@ -492,7 +499,11 @@ func (w *initWriter) steps() {
 		if profile == "custom" {
 			w.line("", "#   %s: {profile: custom, base_url: https://…, reference: …, settled: {pointer: …, values: []}}    # key, lookup, declined, timeout: docs/providers.md", name)
 		} else {
-			w.line("", "#   %s: {profile: %s, secret: \"${%s_SECRET}\"}", name, profile, strings.ToUpper(name))
+			account := ""
+			if b, ok := provider.BuiltinNamed(profile); ok && b.Account != "" {
+				account = fmt.Sprintf("account: \"${%s_ACCOUNT}\", ", strings.ToUpper(name)) // its value is no secret
+			}
+			w.line("", "#   %s: {profile: %s, %ssecret: \"${%s_SECRET}\"}", name, profile, account, strings.ToUpper(name))
 		}
 	}
 	w.line("", "# steps:")
@@ -507,9 +518,16 @@ func requestOf(provider, step string) string {
 #     request: {path: "/v1/payment_intents/{{prepared}}/confirm", form: {off_session: "true"}}
 `
 	}
+	if provider == "yookassa" && strings.HasPrefix(step, stepCharge) {
+		return `#     request: {path: /payments, json: {amount: {value: "{{major}}", currency: "{{currency}}"}, capture: true, payment_method_id: "{{.METHOD}}", metadata: {order: "{{order}}"}}}
+`
+	}
 	return `#     request: {path: /…, json: {amount: "{{minor}}", currency: "{{currency}}", order: "{{order}}"}}
 `
 }
+
+// roubles are the providers that charge in roubles.
+var roubles = []string{"yookassa", "tbank", "cloudpayments"}
 
 // stepCharge is the step of what init takes for a new payment.
 const stepCharge = "charge"

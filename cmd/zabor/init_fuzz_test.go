@@ -143,6 +143,7 @@ func TestInitStepsAreWhatTheCallsDo(t *testing.T) {
 		"ru-recurrent":            {[]string{"#   charge: ", "message: 'App\\Message\\ChargeRebill'", "'App\\Message\\CancelOrder': default"}, []string{"message: 'App\\Message\\CancelOrder'"}},
 		"cashier-saas":            {[]string{"#   charge: ", "message: 'App\\Jobs\\ChargeOverage'", "message: 'App\\Jobs\\InvoiceSeats'", "'App\\Jobs\\SyncCustomer': default"}, []string{"'App\\Jobs\\ChargeOverage': default"}},
 		"invoiceninja":            {[]string{"message: 'App\\Jobs\\Cron\\AutoBill'", "'App\\Jobs\\Util\\CreateWebhooks': default"}, nil},
+		"ru-subscriptions":        {[]string{"account: \"${YOOKASSA_ACCOUNT}\"", "currency: RUB", "amount: {value: \"{{major}}\""}, []string{"EUR"}},
 		"pixelfed":                {[]string{"'App\\Jobs\\DeliverActivity': default"}, []string{"# steps:"}},
 		"solidinvoice":            {[]string{"'App\\Message\\SendInvoice': default", "dsn: \"redis://localhost/messages\""}, []string{"# steps:"}},
 	} {
@@ -177,5 +178,25 @@ func TestInitStepsAreWhatTheCallsDo(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A failure transport that is the queue's own stream is not written: zabor would refuse it.
+func TestInitLeavesNoCircle(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	if err := os.CopyFS(folder, os.DirFS("../../doctor/testdata/symfony7/good")); err != nil {
+		t.Fatal(err)
+	}
+	text := "framework:\n    messenger:\n        failure_transport: failed\n        transports:\n            payments: 'redis://localhost:6379/messages'\n            again: 'redis://127.0.0.1/messages'\n            failed: 'redis://127.0.0.1'\n"
+	if err := os.WriteFile(filepath.Join(folder, "config/packages/messenger.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out, log bytes.Buffer
+	if code := run(t.Context(), []string{"init", folder}, &out, &log); code != exitGood {
+		t.Fatalf("exit %d: %s", code, log.String())
+	}
+	if said := out.String(); strings.Count(said, "ZB143") != 2 || !strings.Contains(said, `failed: {stream: "messages_failed"}`) || strings.Contains(said, `{stream: "messages"}`) || strings.Count(said, "dsn: ") != 1 {
+		t.Errorf("%s", said)
 	}
 }
