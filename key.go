@@ -45,6 +45,12 @@ func (k Key) In(installation string) bool {
 	return installation == "" || within && (inner == "" || inner[0] == '/')
 }
 
+// StepName is the step without its part: refund of refund:R-7.
+func (k Key) StepName() string {
+	name, _, _ := strings.Cut(k.Step, ":")
+	return name
+}
+
 // Compare orders keys by order, scope and step, byte for byte. Statements that
 // touch many rows touch them in this order, so that two of them cannot deadlock.
 func (k Key) Compare(l Key) int {

@@ -53,8 +53,8 @@ type Store interface {
 	// another watcher since is left alone.
 	Watched(ctx context.Context, by [16]byte, seen []Seen) error
 
-	// Samples lists up to limit rows that the provider itself has settled at the
-	// endpoint of like, through a call or a look-up: those that were settled after
+	// Samples lists up to limit rows of like's step that the provider itself has settled
+	// at the endpoint of like, through a call or a look-up: those that were settled after
 	// like's latest send, oldest first; if there are none, older ones, newest first. A
 	// look-up with a good credential must find each of them.
 	Samples(ctx context.Context, like Row, limit int) ([]Row, error)

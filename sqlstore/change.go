@@ -33,7 +33,7 @@ func newStatements(d *dialect) statements {
 	// The names of columns are those of one table alone.
 	samples := strings.NewReplacer("order_id, scope, step", "f.order_id, f.scope, f.step", " provider,", " f.provider,", " account,", " f.account,", " address,", " f.address,", " reference,", " f.reference,",
 		"FROM zabor_fences", "FROM zabor_references r JOIN zabor_fences f ON f.order_id = r.order_id AND f.scope = r.scope AND f.step = r.step AND f.reference = r.reference").Replace(selectRow) +
-		" WHERE r.provider = ? AND r.account = ? AND r.address = ? AND f.state = 'settled' AND f.cause IN ('call', 'lookup')"
+		" WHERE r.provider = ? AND r.account = ? AND r.address = ? AND f.state = 'settled' AND f.cause IN ('call', 'lookup') AND (f.step = ? OR (f.step >= ? AND f.step < ?))"
 	all := strings.Join([]string{keyColumns, askedColumns, stateColumns, markColumns, answerColumns, openColumns}, ", ")
 	return statements{
 		insert: d.sql("INSERT INTO zabor_fences (" + all + ", send_until, replay_until, due_at, silent, captured_at, state_since, watcher, watch_until, watched) VALUES (" +
@@ -168,13 +168,14 @@ func fromNow(d time.Duration) []any {
 	return []any{int64(1), micros(d)}
 }
 
-// due binds dueAt: that far from now, the end of all time, or NULL for a finished row.
+// due binds dueAt: that far from now, the end of all time (far enough from the greatest
+// number to be moved), or NULL for a finished row.
 func due(row zabor.Row, in time.Duration) []any {
 	switch {
 	case !row.Unfinished():
 		return []any{int64(0), nil}
 	case in == zabor.Never:
-		return []any{int64(0), int64(1<<63 - 1)}
+		return []any{int64(0), int64(1 << 62)}
 	}
 	return []any{int64(1), micros(in)}
 }

@@ -181,7 +181,8 @@ func (s *Store) Watched(ctx context.Context, by [16]byte, seen []zabor.Seen) err
 // Samples lists rows that the provider itself has settled, see [zabor.Store].
 func (s *Store) Samples(ctx context.Context, like zabor.Row, limit int) ([]zabor.Row, error) {
 	sent := like.Open.SendUntil.Add(-like.Open.Lease).UnixMicro()
-	args := []any{[]byte(like.Provider), []byte(like.Account), like.Endpoint.Address, sent, int64(limit)}
+	args := append([]any{[]byte(like.Provider), []byte(like.Account), like.Endpoint.Address}, stepArgs(like.StepName())...)
+	args = append(args, sent, int64(limit))
 	found, err := s.rows(ctx, s.text.laterSamples, args...)
 	if err == nil && len(found) == 0 {
 		found, err = s.rows(ctx, s.text.earlierSamples, args...)
