@@ -227,7 +227,7 @@ func TestBuiltinDeclineIsFound(t *testing.T) {
 		s.follow = !b.together
 		s.killed("1001", s.faulty(sandbox.Fault{Kind: sandbox.Declined}))
 		row := s.resolve("1001")
-		if b.forgetful {
+		if b.forgetful && row.State == zabor.Settled { // it was sent again before the look-up could be believed
 			s.charged("1001")
 			return
 		}
@@ -445,7 +445,7 @@ func TestBuiltinPendingEnds(t *testing.T) {
 				want   zabor.State
 			}{{horizon - time.Hour, zabor.Pending}, {2 * time.Hour, zabor.Held}} {
 				us := step.passes.Microseconds()
-				if _, err := s.store.DB().ExecContext(t.Context(), "UPDATE zabor_fences SET state_since = state_since - ?, send_until = send_until - ?, looked_at = 0", us, us); err != nil {
+				if _, err := s.store.DB().ExecContext(t.Context(), "UPDATE zabor_fences SET state_since = state_since - ?, send_until = send_until - ?, watched = watched + ?, due_at = 0 WHERE due_at IS NOT NULL", us, us, us); err != nil {
 					t.Fatal(err)
 				}
 				if err := r.Round(t.Context()); err != nil {

@@ -378,7 +378,7 @@ func TestEchoAndReplayMark(t *testing.T) {
 		profile.Key.Mark = "Idempotent-Replayed"
 		profile.Echo = Echo{Key: "/metadata/key", Order: "/metadata/order"}
 		row := testRow(t)
-		row.Tries, row.Open.Replays = tt.captures, tt.replays
+		row.Unproven, row.Open.Replays = tt.captures+tt.replays, tt.replays
 		got := judgeBy(mustNew(t, profile, Options{}), answer{status: 200, body: []byte(body(tt.metadata)), header: map[string][]string{"Idempotent-Replayed": {tt.mark}}}, row, false)
 		if got.Verdict != tt.want || got.Verdict == zabor.Unproven && got.Reference != "" {
 			t.Errorf("%s: %+v, want %s", tt.name, got, tt.want)

@@ -619,7 +619,7 @@ func TestLinesThroughTheFence(t *testing.T) {
 					fence := &zabor.Fence{Store: store, Secret: make([]byte, zabor.MinSecret)} // none has learnt to leave the provider alone
 					var key string
 					e := zabor.Effect{
-						Key: zabor.Key{Order: order, Step: "charge"}, Provider: "bank", Amount: sample.money(), Fingerprint: zabor.Fingerprint{Message: "m", Request: "f"},
+						Key: zabor.Key{Scope: scope(order), Order: order, Step: "charge"}, Provider: "bank", Amount: sample.money(), Fingerprint: zabor.Fingerprint{Message: "m", Request: "f"},
 						Timeout: 10 * time.Second, MaxAttempts: 3, HoldAfter: time.Hour, PendingFor: time.Hour, MissingRow: zabor.Captured,
 						Render: func(keys zabor.ProviderKeys, _ string) ([]byte, error) {
 							key = keys.Request
@@ -679,3 +679,7 @@ func carriedKey(b *benchServer, key string) string {
 	}
 	return ""
 }
+
+// scope is an installation of its own: all samples have one reference, which two orders of
+// one installation may not share.
+func scope(order string) string { return zabor.Key{Order: order, Step: "charge"}.Digest() }
