@@ -159,7 +159,11 @@ func (p *program) decisionFence(file *config.Config, store *sqlstore.Store) (*za
 func announce(row zabor.Row, d zabor.Decision) []string {
 	is := fmt.Sprintf("%s has no row", printable(d.Key.String()))
 	if row.State != "" {
-		is = fmt.Sprintf("%s (%s) is %s: %s", printable(d.Key.String()), moneyText(row.Amount), row.State, printable(row.Reason))
+		is = printable(d.Key.String())
+		if amount := moneyText(row.Amount); amount != "" {
+			is += " (" + amount + ")"
+		}
+		is += fmt.Sprintf(" is %s: %s", row.State, printable(row.Reason))
 	}
 	will := map[zabor.Action]string{
 		zabor.Settle:  "it will be settled with the reference " + printable(d.Reference) + "; nothing is ever called for it again",

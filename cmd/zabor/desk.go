@@ -127,7 +127,7 @@ func (m matter) warnings() []string {
 	}
 	var rows []string
 	for _, r := range m.same[:min(len(m.same), fewRows)] {
-		rows = append(rows, fmt.Sprintf("%s (%s, %s)", printable(r.Key.String()), r.State, moneyText(r.Amount)))
+		rows = append(rows, fmt.Sprintf("%s (%s)", printable(r.Key.String()), strings.TrimSuffix(string(r.State)+", "+moneyText(r.Amount), ", ")))
 	}
 	return []string{fmt.Sprintf("the reference %s stands in the row of another order already: %s. One reference is one payment: if it paid for that order, it did not pay for this one too", printable(m.Reference), strings.Join(rows, ", "))}
 }
