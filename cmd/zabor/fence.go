@@ -169,7 +169,7 @@ func (c *fenceShow) Run(p *program) error {
 	line("provider", row.Provider)
 	line("account", row.Account)
 	line("provider key", row.ProviderKey)
-	if row.Cause == zabor.ByImport || row.Cause == zabor.ByConflict {
+	if fromBefore(row) {
 		line("attempts", "none of zabor's: it is from before, and if there was a call, somebody else has made it")
 		line("imported", timeText(row.CapturedAt))
 	} else {
@@ -221,11 +221,18 @@ func answerText(row zabor.Row) string {
 	return fmt.Sprintf("%d, %d bytes", row.Answer.Status, len(row.Answer.Body))
 }
 
+// fromBefore reports whether row was imported and zabor has never called for it.
+func fromBefore(row zabor.Row) bool {
+	return row.Cause == zabor.ByImport || row.Cause == zabor.ByConflict && row.Open.Lease == 0
+}
+
 // nextStep says what a person may do about row.
 func nextStep(row zabor.Row) string {
 	switch {
-	case row.State == zabor.Held && (row.Cause == zabor.ByImport || row.Cause == zabor.ByConflict):
+	case row.State == zabor.Held && fromBefore(row):
 		return fmt.Sprintf("look order %s up at %s, by number, amount and time: the call was not zabor's, and had another key; then \"zabor fence settle %s %s REFERENCE --reason TEXT\", or decline, or release", row.Order, cmp.Or(row.Provider, "the provider"), row.Order, row.Step)
+	case row.State == zabor.Held && row.Cause == zabor.ByConflict:
+		return fmt.Sprintf("look up at %s all that the row's reason names, and order %s by the key %s and by number, amount and time: one payment is for one order; then \"zabor fence settle %s %s REFERENCE --reason TEXT\", or decline", row.Provider, row.Order, row.ProviderKey, row.Order, row.Step)
 	case row.State == zabor.Held:
 		return fmt.Sprintf("look order %s up at %s, by the key %s and by number, amount and time, since the call of a worker that is not zabor's had another key; then \"zabor fence settle %s %s REFERENCE --reason TEXT\", or decline, or release", row.Order, row.Provider, row.ProviderKey, row.Order, row.Step)
 	case row.State == zabor.Doubt:

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -60,6 +61,14 @@ func (s *shop) exec(statement string) {
 	if _, err := s.store.DB().Exec(statement); err != nil {
 		s.t.Fatalf("%s: %v", statement, err)
 	}
+}
+
+// anyRequest makes the rows of a condition accept any request: none that a test has
+// written is for the request of a message.
+func (s *shop) anyRequest(where string) {
+	s.t.Helper()
+	none := cmp.Or(map[string]string{"postgres": "''"}[s.store.Dialect()], "x''")
+	s.exec("UPDATE zabor_fences SET message_fp = " + none + ", request_fp = " + none + " WHERE " + where)
 }
 
 // told is what the application's tables say of order: its state, how often it was

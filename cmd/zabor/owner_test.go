@@ -188,7 +188,7 @@ func TestPHPBeforeTheStart(t *testing.T) {
 	eventually(t, "order 2 is released and charged", func() bool { return s.state("2") == zabor.Settled })
 	w.signal(syscall.SIGTERM)
 	w.exit(exitGood)
-	s.command(exitGood, "fence", "settle", "1", "charge", "pay_1", "--reason", "found", "--by", "ops", "--yes")
+	s.command(exitGood, "fence", "settle", "1", "charge", "pay_of_php", "--reason", "found", "--by", "ops", "--yes")
 	s.command(exitGood, "worker", "--drain", "--queue", "payments")
 	had(3)
 	refused()
