@@ -217,7 +217,7 @@ func TestAVanishedRowIsTold(t *testing.T) {
 			ran = append(ran, row.State)
 			return &zabor.Hook{Name: string(row.State), SQL: "DELETE FROM zabor_meta WHERE 1 = 0", Rows: -1}, nil
 		}
-		for _, o := range []zabor.Outcome{done, {Verdict: zabor.Refused, Reason: "no money"}} {
+		for _, o := range []zabor.Outcome{done, {Verdict: zabor.Done, Reference: "pay_2"}} {
 			w.deleteAll()
 			e := effect("1001")
 			e.HookData = []byte(`{"a":1}`)

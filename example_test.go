@@ -44,13 +44,17 @@ func newAcquirer() *acquirer {
 // answers mean, and how a doubtful call is looked up.
 func (a *acquirer) client() *provider.Provider {
 	p, err := provider.New("acquirer", provider.Profile{
-		BaseURL:   a.URL,
-		Timeout:   10 * time.Second,
-		Key:       provider.Key{Header: "Idempotency-Key"},
-		Reference: "/id",
-		Settled:   provider.Match{Pointer: "/status", Values: []string{"paid"}},
-		Declined:  provider.Refusal{Pointer: "/status", Values: []string{"refused"}, Statuses: []int{402}},
-		Lookup:    &provider.Lookup{Path: "/payments?key={{provider_key}}", Items: "/data", AbsentAfter: time.Minute},
+		BaseURL: a.URL,
+		Timeout: 10 * time.Second,
+		Line: provider.Line{
+			Key: provider.Key{Header: "Idempotency-Key"},
+			Answers: provider.Answers{
+				Reference: "/id",
+				Settled:   provider.Match{Pointer: "/status", Values: []string{"paid"}},
+				Declined:  provider.Refusal{Pointer: "/status", Values: []string{"refused"}, Statuses: []int{402}},
+			},
+			Lookup: &provider.Lookup{Path: "/payments?key={{provider_key}}", Items: "/data", AbsentAfter: time.Minute},
+		},
 	}, provider.Options{})
 	if err != nil {
 		log.Fatal(err)
@@ -61,15 +65,20 @@ func (a *acquirer) client() *provider.Provider {
 // charge is what a shop asks for: 19.99 EUR for an order, once.
 func charge(p *provider.Provider, order string) zabor.Effect {
 	body := []byte(`{"amount":1999,"currency":"EUR"}`)
+	request := provider.Request{Method: "POST", Path: "/payments", ContentType: "application/json", Body: body}
+	terms, err := p.Terms(request.Open())
+	if err != nil {
+		log.Fatal(err)
+	}
 	return zabor.Effect{
 		Key:         zabor.Key{Scope: "shop", Order: order, Step: "charge"},
 		Provider:    p.Name(),
 		Amount:      zabor.Money{Minor: 1999, Currency: "EUR"},
 		Fingerprint: zabor.Fingerprint{Message: "1999 EUR", Request: "1999 EUR"}, // two requests with the same key and another one are not the same
 		Render: func(zabor.ProviderKeys, string) ([]byte, error) {
-			return provider.Freeze(provider.Request{Method: "POST", Path: "/payments", ContentType: "application/json", Body: body})
+			return provider.Freeze(request)
 		},
-		Timeout: p.Timeout(), MaxAttempts: 3, AbsentAfter: p.AbsentAfter(), ReplayFor: p.ReplayFor(), HoldAfter: 30 * time.Minute,
+		Timeout: p.Timeout(), MaxAttempts: 3, AbsentAfter: terms.AbsentAfter, ReplayFor: terms.ReplayFor, HoldAfter: 30 * time.Minute,
 		MissingRow: zabor.Captured,
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -31,6 +32,12 @@ type Journal struct {
 const (
 	journalSuffix = ".success"
 	asideSuffix   = ".unreadable"
+)
+
+// The first byte of a file says whether the rest is encrypted.
+const (
+	plainEntry  = 'P'
+	sealedEntry = 'S'
 )
 
 // entry is one success as it stands in the journal, in gob: keys, references and
@@ -64,9 +71,9 @@ func (j *Journal) keep(row Row, o Outcome) (path string, err error) {
 	if err := gob.NewEncoder(&content).Encode(entry{Row: row, Outcome: o}); err != nil {
 		return "", err
 	}
-	sealed := content.Bytes()
+	sealed := append([]byte{plainEntry}, content.Bytes()...)
 	if j.Seal != nil {
-		sealed = j.Seal(sealed)
+		sealed = append([]byte{sealedEntry}, j.Seal(content.Bytes())...)
 	}
 	path = filepath.Join(j.dir, row.Digest()+"-"+randomName()+journalSuffix)
 	return path, j.write(path, sealed)
@@ -78,10 +85,18 @@ var errLocked = errors.New("it cannot be decrypted")
 // read is the entry at path. [fs.ErrNotExist]: another process was faster.
 func (j *Journal) read(path string) (e entry, err error) {
 	content, err := os.ReadFile(path)
-	if err == nil && j.Open != nil {
-		if content, err = j.Open(content); err != nil {
+	switch {
+	case err != nil:
+	case len(content) == 0:
+		err = io.ErrUnexpectedEOF
+	case content[0] == sealedEntry && j.Open == nil:
+		err = errLocked
+	case content[0] == sealedEntry:
+		if content, err = j.Open(content[1:]); err != nil {
 			err = fmt.Errorf("%w: %w", errLocked, err)
 		}
+	default:
+		content = content[1:]
 	}
 	if err == nil {
 		err = gob.NewDecoder(bytes.NewReader(content)).Decode(&e)
@@ -159,19 +174,21 @@ func (f *Fence) ReplayJournal(ctx context.Context) (saved int, err error) {
 		return 0, fmt.Errorf("journal: %w", err)
 	}
 	var errs []error
-	unreadable, locked := map[string]error{}, 0
+	unreadable, locked, read := map[string]error{}, 0, 0
 	for _, path := range paths {
 		e, err := f.Journal.read(path)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			continue
 		case err != nil:
+			read++
 			unreadable[path] = err
 			if errors.Is(err, errLocked) {
 				locked++
 			}
 			continue
 		}
+		read++
 		s := &saving{f: f, sent: e.Row, outcome: e.Outcome, cause: ByCall, row: e.Row, next: after(e.Row, e.Outcome)}
 		if _, err := s.try(ctx); err != nil {
 			errs = append(errs, fmt.Errorf("journal: save %s with reference %s: %w", e.Row.Key, e.Outcome.Reference, err))
@@ -182,8 +199,8 @@ func (f *Fence) ReplayJournal(ctx context.Context) (saved int, err error) {
 		}
 		saved++
 	}
-	if locked > 0 && locked == len(paths) {
-		return 0, fmt.Errorf("journal: none of the %d entries in %s can be decrypted: give the encryption_key that they were written with; nothing was started", locked, f.Journal.dir)
+	if locked > 0 && locked == read {
+		return 0, fmt.Errorf("journal: none of the %d entries in %s can be decrypted: give the encryption_key that they were written with; nothing was started", read, f.Journal.dir)
 	}
 	for path, err := range unreadable {
 		errs = append(errs, f.setAside(ctx, path, err))

@@ -45,13 +45,10 @@ func (k Key) In(installation string) bool {
 	return installation == "" || within && (inner == "" || inner[0] == '/')
 }
 
-// String is k for people: order/step, with the scope before it where there is
-// one. It is not meant to be parsed.
-func (k Key) String() string {
-	if k.Scope == "" {
-		return k.Order + "/" + k.Step
-	}
-	return k.Scope + ":" + k.Order + "/" + k.Step
+// StepName is the step without its part: refund of refund:R-7.
+func (k Key) StepName() string {
+	name, _, _ := strings.Cut(k.Step, ":")
+	return name
 }
 
 // Compare orders keys by order, scope and step, byte for byte. Statements that
@@ -79,7 +76,8 @@ func (k Key) ShowCommand() string {
 	return command + " " + shellWord(k.Order) + " " + shellWord(k.Step)
 }
 
-// shellWord is s as one word of a shell.
+// shellWord is s as one word of a shell, in printable ASCII: bash, zsh and ksh read
+// $'\xFC' as the byte that it names.
 func shellWord(s string) string {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_.:/@+,", r)
@@ -87,5 +85,18 @@ func shellWord(s string) string {
 	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
 		return s
 	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+	if EncodeText(strings.ReplaceAll(s, "%", "")) == strings.ReplaceAll(s, "%", "") {
+		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+	}
+	var b strings.Builder
+	b.WriteString("$'")
+	for _, c := range []byte(s) {
+		if c < ' ' || c > '~' || c == '\'' || c == '\\' {
+			fmt.Fprintf(&b, `\x%02X`, c)
+			continue
+		}
+		b.WriteByte(c)
+	}
+	b.WriteString("'")
+	return b.String()
 }

@@ -32,8 +32,9 @@ func TestShowCommand(t *testing.T) {
 		{Order: "$(touch x); 'it''s' \"q\" `id` *", Step: "charge"},
 		{Order: "-rf", Step: "charge"},
 		{Order: "№ 7\n8", Step: "charge"},
+		{Order: "B\xfcro-17 50%", Step: "it's"},
 	} {
-		out, err := exec.Command("sh", "-c", `zabor() { printf '%s\0' "$@"; }; `+k.ShowCommand()).Output()
+		out, err := exec.Command("bash", "-c", `zabor() { printf '%s\0' "$@"; }; `+k.ShowCommand()).Output()
 		if err != nil {
 			t.Fatalf("%+v: %v", k, err)
 		}

@@ -110,9 +110,9 @@ func (f *Fence) recapture(row Row, e Effect) (Row, Write, error) {
 		next.Open.Request = row.Open.Request
 	}
 	next = next.follow(Captured, ByCall, "")
-	next.Tries++
+	next.Tries = min(row.Tries, e.MaxAttempts-1) + 1 // a try that was allowed beyond them is not spent by a call that does nothing
 	next.Unproven++
-	next.Open.Send, next.Open.Replays = next.Claim.ID, 0
+	next.Open.Send, next.Open.Replays, next.Open.Lingers, next.Open.Silent = next.Claim.ID, 0, false, 0
 	if e.parked(row) {
 		next.Parked = "" // one entry of the failure transport, one more call
 	}
@@ -246,8 +246,8 @@ func (f *Fence) AnswerExisting(ctx context.Context, e Effect) (Row, error) {
 	case err != nil:
 		return Row{}, unwritten(e.Key, err)
 	}
-	_, calls, err := f.Plan(&row, e)
-	if calls {
+	next, calls, err := f.Plan(&row, e)
+	if calls || err != nil && next.Claim != row.Claim { // what Do would write is not written here
 		err = rowError(row, ErrReleased)
 	}
 	f.alertOther(row, err)

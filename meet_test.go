@@ -142,7 +142,7 @@ func TestRecapture(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if string(next.Open.Request) != "as it was" || next.ProviderKey != row.ProviderKey || next.Generation != 1 || next.Tries != 4 || next.Unproven != 2 {
+	if string(next.Open.Request) != "as it was" || next.ProviderKey != row.ProviderKey || next.Generation != 1 || next.Tries != 3 || next.Unproven != 2 {
 		t.Errorf("sends %q under %s as generation %d, try %d, unproven %d", next.Open.Request, next.ProviderKey, next.Generation, next.Tries, next.Unproven)
 	}
 	if next.Open.Silent != 0 { // a later write would keep it: absence would be believed at once

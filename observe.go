@@ -67,10 +67,11 @@ func (o Observer) alert(row Row, s Severity, code, text string) {
 		o.Log.Warn(text, "alert", code, "severity", string(s), "key", row.Key.String(), "state", string(row.State), "provider", row.Provider)
 	}
 	if o.Alert != nil {
-		o.Alert(Alert{
-			Severity: s, Code: code, Key: row.Key, State: row.State, Amount: row.Amount, Provider: row.Provider,
-			Text: text, Next: row.ShowCommand(),
-		})
+		a := Alert{Severity: s, Code: code, Key: row.Key, State: row.State, Amount: row.Amount, Provider: row.Provider, Text: text}
+		if row.Order != "" {
+			a.Next = row.ShowCommand()
+		}
+		o.Alert(a)
 	}
 }
 

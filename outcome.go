@@ -56,6 +56,9 @@ type Outcome struct {
 	Unauthorized bool
 	// RetryAfter is how long the provider asks to be left alone; 0: it does not.
 	RetryAfter time.Duration
+	// Lingers, with Unproven: the provider failed inside, and may carry the request out
+	// later by itself. Neither absence nor a replay proves anything then.
+	Lingers bool
 	// Pause: send nothing more to the provider for a while, although the verdict
 	// alone does not say so. Another server answers in its place (a redirect).
 	Pause bool
@@ -92,7 +95,9 @@ func after(row Row, o Outcome) Row {
 			return nothingDone(row, o.Reason, false)
 		}
 	}
-	return row.follow(Doubt, ByCall, o.Reason)
+	next := row.follow(Doubt, ByCall, o.Reason)
+	next.Open.Lingers = next.Open.Lingers || o.Lingers
+	return next
 }
 
 // nothingDone is the row that follows when the latest send of row surely did

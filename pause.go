@@ -1,7 +1,6 @@
 package zabor
 
 import (
-	"strings"
 	"sync"
 	"time"
 )
@@ -28,8 +27,7 @@ type circuit struct{ provider, account, step string }
 // circuitsOf are the circuits of a call: the account's and the step's, without the
 // part of the step.
 func circuitsOf(provider, account string, k Key) [2]circuit {
-	step, _, _ := strings.Cut(k.Step, ":")
-	return [2]circuit{{provider, account, ""}, {provider, account, step}}
+	return [2]circuit{{provider, account, ""}, {provider, account, k.StepName()}}
 }
 
 // pauses stops calls that surely do nothing, so that an outage spends no tries and

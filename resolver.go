@@ -145,7 +145,7 @@ func (r *Resolver) lookAt(ctx context.Context, rows []Row) error {
 		row.Open.Silent += add
 		left, err := r.look(ctx, row)
 		errs = append(errs, failed(row, err))
-		seen = append(seen, Seen{Row: row, Add: add, DueIn: r.gap(left)})
+		seen = append(seen, Seen{Row: row, DueIn: r.gap(left)})
 	}
 	if len(seen) == 0 {
 		return errors.Join(errs...)
@@ -195,7 +195,12 @@ func failed(row Row, err error) error {
 func (r *Resolver) look(ctx context.Context, row Row) (Row, error) {
 	switch {
 	case row.HookDue != "":
-		return row, r.Fence.RunHook(ctx, row)
+		err := r.Fence.RunHook(ctx, row)
+		if err == nil || row.State != Pending {
+			return row, err
+		}
+		left, askErr := r.ask(ctx, row) // it waits for its verdict all the same
+		return left, errors.Join(err, askErr)
 	case row.State == Released:
 		r.remind(row)
 		return row, nil
@@ -211,6 +216,12 @@ func (r *Resolver) look(ctx context.Context, row Row) (Row, error) {
 	case row.State != Doubt && row.State != Pending:
 		return row, nil
 	}
+	return r.ask(ctx, row)
+}
+
+// ask asks the provider about a row in doubt or pending, sends its request again where
+// that may decide, and holds it when its time is up.
+func (r *Resolver) ask(ctx context.Context, row Row) (Row, error) {
 	next, why, err := r.lookUp(ctx, row)
 	if errors.Is(err, ErrStale) || next.Claim != row.Claim {
 		return next, err
@@ -262,7 +273,7 @@ func (r *Resolver) replay(ctx context.Context, row Row) (Row, error) {
 	sent := row.follow(Doubt, row.Cause, row.Reason)
 	sent.Unproven++
 	sent.Open.Replays++
-	sent.Open.Send = sent.Claim.ID
+	sent.Open.Send, sent.Open.Silent = sent.Claim.ID, 0
 	if err := f.Store.Swap(ctx, row, sent, Write{Lease: row.Open.Lease, DueIn: row.Open.Lease}); err != nil {
 		f.pauses.giveBack(pass, f.now())
 		return row, err
@@ -279,7 +290,7 @@ func (r *Resolver) replay(ctx context.Context, row Row) (Row, error) {
 // the call of a missing row is not known, and another address does not know the key.
 func (r *Resolver) canReplay(row Row) bool {
 	until := row.Open.ReplayUntil
-	if r.Replay == nil || row.State != Doubt || row.Cause == ByMissingRow || row.Open.Request == nil || until.IsZero() {
+	if r.Replay == nil || row.State != Doubt || row.Cause == ByMissingRow || row.Open.Request == nil || row.Open.Lingers || until.IsZero() {
 		return false
 	}
 	if !row.leaseEnded() || row.Open.Silent <= row.Open.Lease || !r.Fence.sameEndpoint(row) {
@@ -301,6 +312,9 @@ func (r *Resolver) lookUp(ctx context.Context, row Row) (_ Row, why string, err 
 	case r.now().Before(r.later[row.Endpoint]), r.Fence.pauses.asked(row.Provider, row.Account, r.Fence.now()):
 		return row, "the provider asks to be left alone", nil
 	}
+	// Within the lease, lest another resolver asks meanwhile.
+	ctx, cancel := context.WithTimeout(ctx, LookupTime-time.Second)
+	defer cancel()
 	lateEnough := row.Open.Silent >= row.Open.Lease+row.Open.AbsentAfter
 	found, err := r.find(ctx, row)
 	if err != nil {
@@ -313,6 +327,8 @@ func (r *Resolver) lookUp(ctx context.Context, row Row) (_ Row, why string, err 
 		return row, "the look-up did not decide: " + o.Reason, nil
 	case row.State == Pending && (found.Absent || o.Verdict == Begun && o.Reference == row.Reference):
 		return row, "the provider gave no verdict", nil
+	case found.Absent && row.Open.Lingers:
+		return row, "the provider failed inside, and may carry the call out later by itself: that it is not found proves nothing", nil
 	case (found.Absent || o.Verdict == Refused && row.State == Doubt) && !lateEnough:
 		return row, "it is too early: a request may still be on its way", nil
 	}
@@ -390,12 +406,12 @@ func (r Row) forLookup(by lookupBy) (Row, bool) {
 }
 
 // controlled reports whether the look-up of row finds a row that the provider has
-// settled at the endpoint of row. It is asked again for each decision, first for a row
-// that was settled after row's latest send: a wrong credential finds nothing, and
-// neither does an index that has stopped.
+// settled at the endpoint of row: a wrong credential finds nothing, and neither does an
+// index that has stopped. It is asked again for each decision. If rows were settled after
+// row's latest send, one of them must be found; only without them is an older one asked.
 func (r *Resolver) controlled(ctx context.Context, row Row) (bool, error) {
-	const newest, tries = 20, 3
-	samples, err := r.Fence.Store.Samples(ctx, row, newest)
+	const most, tries = 20, 3
+	samples, err := r.Fence.Store.Samples(ctx, row, most)
 	if err != nil {
 		return false, err
 	}

@@ -94,22 +94,23 @@ func (s *saving) try(ctx context.Context) (Row, error) {
 		if err == nil || !errors.Is(err, ErrStale) {
 			return written, err
 		}
-		s.row, err = s.f.Store.Load(ctx, s.sent.Key)
-		switch {
-		case errors.Is(err, ErrNoRow):
-			if written, err = s.insert(ctx); err != nil || written.Claim == s.next.Claim {
-				return written, err
+		there, err := s.f.Store.Load(ctx, s.sent.Key)
+		if errors.Is(err, ErrNoRow) {
+			there, err = s.insert(ctx)
+			if err == nil && there.Claim.ID == s.next.Claim.ID {
+				return there, nil
 			}
-			s.row = written
-		case err != nil:
+		}
+		if err != nil {
 			return Row{}, err
 		}
+		s.row = there
 		switch {
 		case s.outcome.Reference != "" && adopted(s.row, s.outcome):
 			return s.row, nil
 		case s.outcome.Reference != "":
 			s.next = adopt(s.row, s.outcome, s.cause)
-		case decidable(s.row, s.sent.Open.Send):
+		case decidable(s.row, s.sent.Open.Send) && (s.outcome.Verdict != Unproven || s.row.State == Captured):
 			s.next = s.after(s.row)
 		default:
 			text := fmt.Sprintf("a late answer of epoch %d changed nothing: %s: %s", s.sent.Claim.Epoch, s.outcome.Verdict, s.outcome.Reason)
@@ -140,21 +141,27 @@ func (s *saving) commit(ctx context.Context) (Row, error) {
 	return written, nil
 }
 
-// insert writes s.next where the row has vanished, with its hook due.
+// insert writes a row where it has vanished, with its hook due. Without a reference the
+// row is doubt: the call of another worker may have vanished with it.
 func (s *saving) insert(ctx context.Context) (Row, error) {
-	f := s.f
-	s.next = s.next.vanished(f.hookDue(s.next))
-	w := Write{Lease: s.sent.Open.Lease, DueIn: dueIn(s.next)}
-	there, err := f.Store.Insert(ctx, s.next, w)
-	if shared, ok := errors.AsType[*ReferenceError](err); ok {
-		s.next = conflicting(s.next, shared)
-		s.next.Claim.Epoch = 1
-		there, err = f.Store.Insert(ctx, s.next, w)
+	f, next := s.f, s.next
+	if s.outcome.Reference == "" {
+		id := next.Claim
+		next = s.sent.follow(Doubt, ByMissingRow, "the row had vanished when the answer came, and the row of another call may have: "+s.outcome.Reason)
+		next.Claim = id
 	}
-	if err == nil && there.Claim == s.next.Claim {
+	next = next.vanished(f.hookDue(next))
+	w := Write{Lease: s.sent.Open.Lease, DueIn: dueIn(next)}
+	there, err := f.Store.Insert(ctx, next, w)
+	if shared, ok := errors.AsType[*ReferenceError](err); ok {
+		next = conflicting(next, shared)
+		next.Claim.Epoch = 1
+		there, err = f.Store.Insert(ctx, next, w)
+	}
+	if err == nil && there.Claim == next.Claim {
 		text := "the row had vanished when the answer came; it was written again"
-		if s.next.HookDue != "" {
-			text += ", and the resolver runs its hook " + s.next.HookDue + "; rows that its hook captured had written may have vanished too"
+		if next.HookDue != "" {
+			text += ", and the resolver runs its hook " + next.HookDue + "; rows that its hook captured had written may have vanished too"
 		}
 		f.alert(there, Critical, "row-vanished", text)
 		f.alertSaved(Row{}, there)

@@ -22,7 +22,8 @@ type Store interface {
 	Insert(ctx context.Context, row Row, w Write) (Row, error)
 
 	// Swap commits next in place of prev, the row as prev.Claim wrote it. Fields
-	// that are equal in both need not be written. next.Claim.Epoch is
+	// that are equal in both need not be written; Parked and Forwarded are not, since a
+	// [Store].Mark may have changed them meanwhile. next.Claim.Epoch is
 	// prev.Claim.Epoch+1. [ErrStale]: the row has moved on or is gone. After
 	// ErrStale, a [HookError] or a [ReferenceError] nothing was written. A Swap
 	// whose commit went unconfirmed is found out by repeating it.
@@ -47,14 +48,15 @@ type Store interface {
 	Watch(ctx context.Context, w Watch) ([]Row, error)
 
 	// Watched ends a look at rows that Watch has returned to the resolver by. It
-	// adds the watched time, sets when each is due again and keeps the lease until
+	// sets the watched times, and when each is due again and keeps the lease until
 	// [LookupTime] after that. A row that was sent again, changed its state or has
 	// another watcher since is left alone.
 	Watched(ctx context.Context, by [16]byte, seen []Seen) error
 
-	// Samples lists up to limit rows that the provider itself has settled at the
-	// endpoint of like, through a call or a look-up, newest first. A look-up with a
-	// good credential must find each of them.
+	// Samples lists up to limit rows of like's step that the provider itself has settled
+	// at the endpoint of like, through a call or a look-up: those that were settled after
+	// like's latest send, oldest first; if there are none, older ones, newest first. A
+	// look-up with a good credential must find each of them.
 	Samples(ctx context.Context, like Row, limit int) ([]Row, error)
 
 	// Mark sets a mark beside the row of k. It takes no claim. Without such a row
@@ -96,8 +98,7 @@ type Watch struct {
 
 // Seen is one row of a finished look.
 type Seen struct {
-	Row   Row           // as Watch returned it
-	Add   time.Duration // watched time to add, by the resolver's monotonic clock
+	Row   Row           // as Watch returned it, with Open.Watched and Open.Silent as they are now
 	DueIn time.Duration // from the database's now
 }
 

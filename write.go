@@ -15,6 +15,7 @@ import (
 func (f *Fence) insert(ctx context.Context, row Row, replayFor time.Duration) (Row, error) {
 	w := Write{Lease: row.Open.Lease, ReplayFor: replayFor}
 	if row.State != Captured {
+		w.ReplayFor = 0 // when the call was made is not known
 		w.Note = &Note{Epoch: row.Claim.Epoch, Kind: string(row.State), Text: "had no row: " + row.Reason}
 	}
 	if row.State == Held && f.hookDue(row) {
@@ -61,6 +62,7 @@ func (f *Fence) swap(ctx context.Context, row, next Row, w Write) (Row, error) {
 		}
 	}
 	due := closing(next)
+	due.Claim = row.Claim.next() // another write than the one with the hook
 	due.HookDue = string(next.State)
 	due.Reason = fmt.Sprintf("the hook %s failed: %v", next.State, err)
 	w.Hook, w.DueIn = nil, dueIn(due)

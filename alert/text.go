@@ -22,9 +22,9 @@ func message(a zabor.Alert) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "zabor %s: %s", strings.ToUpper(string(cmp.Or(a.Severity, zabor.Warning))), a.Code)
 	if a.Key.Order != "" {
-		fmt.Fprintf(&b, "\norder %s, step %s", clean(a.Key.Order, longLine), clean(a.Key.Step, longLine))
+		fmt.Fprintf(&b, "\norder %s, step %s", clean(zabor.EncodeText(a.Key.Order), longLine), clean(zabor.EncodeText(a.Key.Step), longLine))
 		if a.Key.Scope != "" {
-			fmt.Fprintf(&b, ", scope %s", clean(a.Key.Scope, longLine))
+			fmt.Fprintf(&b, ", scope %s", clean(zabor.EncodeText(a.Key.Scope), longLine))
 		}
 	}
 	var facts []string

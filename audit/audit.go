@@ -82,6 +82,7 @@ CREATE TABLE IF NOT EXISTS messages (id INTEGER PRIMARY KEY, scope BLOB, order_i
 CREATE TABLE IF NOT EXISTS unfetched (id INTEGER PRIMARY KEY, scope BLOB, order_id BLOB, step BLOB);
 CREATE TABLE IF NOT EXISTS refunded (id INTEGER PRIMARY KEY, scope BLOB, order_id BLOB, step BLOB);
 CREATE TABLE IF NOT EXISTS unlisted (provider TEXT, step BLOB);
+CREATE TABLE IF NOT EXISTS skipped (file TEXT, why TEXT, n INTEGER NOT NULL, PRIMARY KEY (file, why));
 `
 
 // Open makes a ledger. With a path it is kept there when it is closed before
@@ -323,6 +324,17 @@ func (l *Ledger) AddSuccesses(ctx context.Context, file string, entries iter.Seq
 		return err
 	}
 	return fill(ctx, l, s, entries, insertSuccess, successValues, seen)
+}
+
+// AddSkipped says how many entries of a file were passed over, by why. It follows the
+// file's AddSuccesses; a file that was complete before keeps what was said of it.
+func (l *Ledger) AddSkipped(ctx context.Context, file string, skipped map[string]int64) error {
+	for why, n := range skipped {
+		if _, err := l.db.ExecContext(ctx, "INSERT OR REPLACE INTO skipped VALUES (?, ?, ?)", file, why, n); err != nil {
+			return fmt.Errorf("audit: %w", err)
+		}
+	}
+	return nil
 }
 
 // Span is the time from the first to the last success of provider whose place begins

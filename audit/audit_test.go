@@ -237,6 +237,52 @@ func TestEachDifference(t *testing.T) {
 			k := settled("clean0000002").Key
 			w.unfetched = append(w.unfetched, k, k)
 		}, []string{"unfetched clean0000002"}, true},
+		{"one reference for two orders", func(w *world) {
+			one, two := settled("1"), settled("2")
+			two.Reference = one.Reference
+			w.rows = append(w.rows, one, two)
+			w.payments = append(w.payments, paid("1"))
+			p := paid("2")
+			p.Reference = ""
+			w.payments = append(w.payments, p)
+			w.successes = append(w.successes, success("1"))
+		}, []string{"reference-twice 1", "reference-twice 2", "row-without-success 2"}, false},
+		{"one reference for two steps of an order", func(w *world) {
+			one, two := settled("1"), settled("1")
+			two.Step = "capture"
+			w.rows = append(w.rows, one, two)
+			w.payments = append(w.payments, paid("1"))
+			w.successes = append(w.successes, success("1"))
+		}, []string{"row-without-success 1"}, false}, // a success is of one row
+		{"one reference at two providers", func(w *world) {
+			one, two := settled("1"), settled("2")
+			two.Reference, two.Provider = one.Reference, "adyen"
+			w.rows = append(w.rows, one, two)
+			w.payments = append(w.payments, paid("1"), Payment{Order: "2"})
+			s := success("1")
+			s.Provider = "stripe"
+			w.successes = append(w.successes, s, Success{Provider: "adyen", Reference: one.Reference, Order: "2", At: at, Place: "list"})
+		}, nil, true},
+		{"one reference for two payments", func(w *world) {
+			one, two := settled("1"), settled("2")
+			w.rows = append(w.rows, one, two)
+			p := paid("2")
+			p.Reference = one.Reference
+			w.payments = append(w.payments, paid("1"), p)
+			w.successes = append(w.successes, success("1"), success("2"))
+		}, []string{"payment-differs 2", "reference-twice 1", "reference-twice 2"}, false},
+		{"a row without a provider's name", func(w *world) { // of an import
+			r, s := settled("1"), success("1")
+			r.Provider, r.ProviderKey, r.Amount = "", "", zabor.Money{}
+			s.Provider, s.Key = "stripe", ""
+			w.rows, w.successes, w.payments = append(w.rows, r), append(w.successes, s), append(w.payments, paid("1"))
+		}, nil, true},
+		{"a row without a provider's name, of another payment", func(w *world) {
+			r, s := settled("1"), success("1")
+			r.Provider, r.ProviderKey = "", ""
+			s.Provider, s.Key, s.Reference = "stripe", "", "pay_other"
+			w.rows, w.successes, w.payments = append(w.rows, r), append(w.successes, s), append(w.payments, paid("1"))
+		}, []string{"reference-differs 1"}, false},
 		{"messages without a row", func(w *world) {
 			w.messages = append(w.messages,
 				Message{Key: zabor.Key{Scope: "shop", Order: "new", Step: "charge"}, Queue: "payments"},
@@ -315,6 +361,10 @@ func TestAmongMany(t *testing.T) {
 			w.messages = append(w.messages, queued(order))
 		}
 	}
+	add("first", func(*zabor.Row, *Success, *Payment) {})
+	again := success("first")
+	again.Order = "reference-twice"
+	w.successes = append(w.successes, again)
 	add("payment-twice", func(*zabor.Row, *Success, *Payment) {})
 	w.payments = append(w.payments, paid("payment-twice"))
 	add("payment-differs", func(_ *zabor.Row, _ *Success, p *Payment) { p.Reference = "pay_x" })
@@ -755,7 +805,7 @@ func TestAuditOfAShopAtWork(t *testing.T) {
 // Each kind has one severity, and is named once.
 func TestKinds(t *testing.T) {
 	kinds, severities := Kinds()
-	if len(kinds) != 18 || len(severities) != len(kinds) || kinds[0] != ChargedTwice {
+	if len(kinds) != 19 || len(severities) != len(kinds) || kinds[0] != ChargedTwice {
 		t.Errorf("%q, %q", kinds, severities)
 	}
 }

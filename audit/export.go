@@ -3,12 +3,14 @@ package audit
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -39,14 +41,45 @@ type Columns struct {
 	Type      []string // empty: every entry is a charge
 	Charge    []string // the values of Type that say it is
 
-	like *regexp.Regexp // what a Reference looks like: an entry with another is no payment; nil: anything
+	like      *regexp.Regexp // what a Reference looks like: an entry with another is no payment; nil: anything
+	notCharge *regexp.Regexp // values of Type that are no charge; nil: Charge says it
+}
+
+// lists are the columns by the name that they have in [ParseColumns].
+func (c *Columns) lists() map[string]*[]string {
+	return map[string]*[]string{
+		"reference": &c.Reference, "alias": &c.Alias, "key": &c.Key, "scope": &c.Scope, "order": &c.Order, "step": &c.Step,
+		"amount": &c.Amount, "currency": &c.Currency, "at": &c.At, "status": &c.Status, "type": &c.Type,
+	}
+}
+
+// over is c with the columns of known where c names none.
+func (c Columns) over(known Columns) Columns {
+	mine := c.lists()
+	for name, list := range known.lists() {
+		if len(*list) == 0 || len(*mine[name]) > 0 {
+			continue
+		}
+		*mine[name] = *list
+		switch name {
+		case "reference":
+			c.like = known.like
+		case "amount":
+			c.Minor = known.Minor
+		case "status":
+			c.Success = known.Success
+		case "type":
+			c.Charge, c.notCharge = known.Charge, known.notCharge
+		}
+	}
+	return c
 }
 
 // has reports whether the column of that title, or the member at that pointer, says
 // something.
 func (c Columns) has(title string) bool {
-	for _, list := range [][]string{c.Reference, c.Alias, c.Key, c.Scope, c.Order, c.Step, c.Amount, c.Currency, c.At, c.Status, c.Type} {
-		if slices.Contains(list, title) {
+	for _, list := range c.lists() {
+		if slices.Contains(*list, title) {
 			return true
 		}
 	}
@@ -58,13 +91,12 @@ func (c Columns) has(title string) bool {
 //	reference=Txn,amount=Total,currency=Cur,order=Order,status=State:paid|captured
 //
 // The names are those of [Columns], with minor for an amount in minor units, and
-// major for one that is not. An error says which part is wrong.
+// major for one that is not. Without a reference it says only what differs in one of
+// the formats that zabor knows. An error says which part is wrong.
 func ParseColumns(text string) (Columns, error) {
 	var c Columns
-	fields := map[string]*[]string{
-		"reference": &c.Reference, "alias": &c.Alias, "key": &c.Key, "scope": &c.Scope, "order": &c.Order, "step": &c.Step,
-		"amount": &c.Amount, "major": &c.Amount, "minor": &c.Amount, "currency": &c.Currency, "at": &c.At, "status": &c.Status, "type": &c.Type,
-	}
+	fields := c.lists()
+	fields["major"], fields["minor"] = &c.Amount, &c.Amount
 	for part := range strings.SplitSeq(text, ",") {
 		name, column, ok := strings.Cut(part, "=")
 		field, known := fields[name]
@@ -86,9 +118,6 @@ func ParseColumns(text string) (Columns, error) {
 		}
 		*field = append(*field, column)
 	}
-	if len(c.Reference) == 0 {
-		return Columns{}, errors.New("no reference: write reference=COLUMN, the provider's id of the payment")
-	}
 	return c, nil
 }
 
@@ -98,8 +127,13 @@ type Export struct {
 	Path     string
 	Provider string   // the name that the rows have; empty: any
 	Columns  *Columns // nil: one of the formats that zabor knows
+	// Units are those of the provider, for amounts in minor units; nil: ISO 4217's.
+	Units provider.Units
 	// Location is where times without a zone are; nil: UTC.
 	Location *time.Location
+	// Skipped is told of each entry that is passed over and why, in a few words such
+	// as "state Failed"; nil: nobody is told.
+	Skipped func(why string)
 }
 
 // Successes reads the export. Entries that are no charge or no success are passed
@@ -115,13 +149,7 @@ func (e Export) Successes() iter.Seq2[Success, error] {
 		defer f.Close()
 		file := &bounded{Reader: f, left: maxRecord}
 		in := bufio.NewReaderSize(file, 1<<16)
-		switch head, _ := in.Peek(3); {
-		case bytes.HasPrefix(head, []byte("\xff\xfe")), bytes.HasPrefix(head, []byte("\xfe\xff")):
-			yield(Success{}, fmt.Errorf("%s is in UTF-16: write it as UTF-8 (iconv -f UTF-16 -t UTF-8)", e.Path))
-			return
-		case bytes.Equal(head, []byte("\xef\xbb\xbf")):
-			_, _ = in.Discard(3) // it was seen: it is there
-		}
+		in = decoded(in)
 		read := e.csv
 		switch first, _ := in.Peek(1); string(first) {
 		case "{":
@@ -200,6 +228,10 @@ func (e Export) csv(in *bufio.Reader, next func()) iter.Seq2[Success, error] {
 				return
 			}
 		}
+		if missing := e.missing(func(title string) bool { return index[title] > 0 }); missing != "" {
+			yield(Success{}, fmt.Errorf("%s:%d: --columns names %s, and there is no such column; there are: %s", e.Path, firstLine(r), missing, strings.Join(slices.Sorted(maps.Keys(index)), ", ")))
+			return
+		}
 		last := 0 // of the columns that say something
 		for title, i := range index {
 			if columns.has(title) {
@@ -256,6 +288,8 @@ func separator(in *bufio.Reader) rune {
 // json reads an object of each line. next is called before each.
 func (e Export) json(in *bufio.Reader, next func()) iter.Seq2[Success, error] {
 	return func(yield func(Success, error) bool) {
+		seen := map[string]bool{} // the pointers of --columns that some object has
+		objects := 0
 		for line := 1; ; line++ {
 			next()
 			text, err := in.ReadBytes('\n')
@@ -265,19 +299,38 @@ func (e Export) json(in *bufio.Reader, next func()) iter.Seq2[Success, error] {
 			}
 			end := err != nil
 			if text = bytes.TrimSpace(text); len(text) > 0 {
-				s, ok, err := e.object(text, line)
+				objects++
+				s, ok, err := e.object(text, line, seen)
 				if (ok || err != nil) && (!yield(s, err) || err != nil) {
 					return
 				}
 			}
 			if end {
-				return
+				break
 			}
+		}
+		if missing := e.missing(func(pointer string) bool { return seen[pointer] }); missing != "" && objects > 0 {
+			yield(Success{}, fmt.Errorf("%s: --columns names %s, and none of its %d objects has that member", e.Path, missing, objects))
 		}
 	}
 }
 
-func (e Export) object(text []byte, line int) (Success, bool, error) {
+// missing is the first of the columns of --columns that is not there; "": all are.
+func (e Export) missing(has func(string) bool) string {
+	if e.Columns == nil {
+		return ""
+	}
+	for _, list := range e.Columns.lists() {
+		for _, column := range *list {
+			if !has(column) {
+				return column
+			}
+		}
+	}
+	return ""
+}
+
+func (e Export) object(text []byte, line int, seen map[string]bool) (Success, bool, error) {
 	var object any
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
@@ -290,6 +343,13 @@ func (e Export) object(text []byte, line int) (Success, bool, error) {
 	columns := e.columns(func(pointer string) bool { return member(object, pointer) != "" })
 	if columns == nil {
 		return Success{}, false, fmt.Errorf("%s:%d: not an object that zabor knows; say where things are with --columns reference=/id,minor=/amount,currency=/currency,order=/metadata/order", e.Path, line)
+	}
+	if e.Columns != nil {
+		for _, list := range e.Columns.lists() {
+			for _, pointer := range *list {
+				seen[pointer] = seen[pointer] || member(object, pointer) != ""
+			}
+		}
 	}
 	return e.success(*columns, line, func(pointer string) string { return member(object, pointer) })
 }
@@ -320,7 +380,7 @@ func member(v any, pointer string) string {
 // columns are those given, else of the first format that knows the entries; nil:
 // there is none.
 func (e Export) columns(has func(string) bool) *Columns {
-	if e.Columns != nil {
+	if e.Columns != nil && len(e.Columns.Reference) > 0 {
 		if slices.ContainsFunc(e.Columns.Reference, has) {
 			return e.Columns
 		}
@@ -328,10 +388,22 @@ func (e Export) columns(has func(string) bool) *Columns {
 	}
 	for i := range formats {
 		if f := &formats[i]; !slices.ContainsFunc(f.has, func(c string) bool { return !has(c) }) {
-			return &f.Columns
+			if e.Columns == nil {
+				return &f.Columns
+			}
+			both := e.Columns.over(f.Columns)
+			return &both
 		}
 	}
 	return nil
+}
+
+// skip tells of an entry that is passed over.
+func (e Export) skip(format string, args ...any) (Success, bool, error) {
+	if e.Skipped != nil {
+		e.Skipped(fmt.Sprintf(format, args...))
+	}
+	return Success{}, false, nil
 }
 
 // success reads one entry; ok is false where it is none.
@@ -350,28 +422,41 @@ func (e Export) success(c Columns, line int, get record) (s Success, ok bool, er
 	is := func(columns, values []string) bool {
 		return len(columns) == 0 || slices.ContainsFunc(values, func(v string) bool { return strings.EqualFold(v, first(columns)) })
 	}
-	if !is(c.Status, c.Success) || !is(c.Type, c.Charge) {
-		return Success{}, false, nil
+	reference := first(c.Reference)
+	if c.like != nil && !c.like.MatchString(reference) {
+		m, err := e.amount(first(c.Amount), strings.ToUpper(first(c.Currency)), c.Minor)
+		if payment := reference != "" && err == nil && m.Minor != 0; !payment {
+			return Success{}, false, nil // a line of the head or the foot has no amount
+		}
+		return e.skip("%s is not of this provider's form, such as %q", strings.Join(c.Reference, ", "), reference)
+	}
+	switch kind := first(c.Type); {
+	case c.notCharge != nil:
+		if kind == "" || c.notCharge.MatchString(kind) {
+			return e.skip("type %s", cmp.Or(kind, "empty"))
+		}
+	case !is(c.Type, c.Charge):
+		return e.skip("type %s", cmp.Or(kind, "empty"))
+	}
+	if !is(c.Status, c.Success) {
+		return e.skip("state %s", cmp.Or(first(c.Status), "empty, or there is no column "+strings.Join(c.Status, ", ")))
 	}
 	s = Success{
-		Provider: e.Provider, Reference: first(c.Reference), Alias: first(c.Alias), Key: first(c.Key),
+		Provider: e.Provider, Reference: reference, Alias: first(c.Alias), Key: first(c.Key),
 		Order: first(c.Order), Step: first(c.Step), Place: fmt.Sprintf("%s:%d", e.Path, line),
 	}
 	if scope := first(c.Scope); scope != "" {
 		s.Scope = &scope
 	}
-	if c.like != nil && !c.like.MatchString(s.Reference) {
-		return Success{}, false, nil
-	}
 	if s.Reference == "" {
 		return wrong("no reference (%s is empty)", strings.Join(c.Reference, ", "))
 	}
 	if text := first(c.Amount); text != "" {
-		if s.Amount, err = amount(text, strings.ToUpper(first(c.Currency)), c.Minor); err != nil {
+		if s.Amount, err = e.amount(text, strings.ToUpper(first(c.Currency)), c.Minor); err != nil {
 			return wrong("%v", err)
 		}
 		if s.Amount.Minor < 0 {
-			return Success{}, false, nil // money that went back
+			return e.skip("money that went back")
 		}
 	}
 	if text := first(c.At); text != "" {
@@ -382,13 +467,27 @@ func (e Export) success(c Columns, line int, get record) (s Success, ok bool, er
 	return s, true, nil
 }
 
-// grouped is a decimal with commas between thousands.
-var grouped = regexp.MustCompile(`^\d{1,3}(,\d{3})+(\.\d+)?$`)
+// Decimals with thousands between commas, or between points.
+var (
+	grouped = regexp.MustCompile(`^\d{1,3}(,\d{3})+(\.\d+)?$`)
+	pointed = regexp.MustCompile(`^\d{1,3}(\.\d{3})+,\d+$`)
+)
 
-// amount reads a provider's text of an amount. A decimal may have commas between
-// its thousands, or a comma for its point; 1,234 could be either and is an error.
-func amount(text, currency string, minor bool) (zabor.Money, error) {
-	digits, negative := strings.CutPrefix(text, "-")
+// dress is what stands around and within an amount that people read: blanks and
+// apostrophes between thousands, currency signs.
+var dress = regexp.MustCompile(`^[A-Z]{3}|[A-Z]{3}$|(?i:руб|р|грн|zł|kr)\.?$|[\s\x{a0}\x{202f}\x{2009}'’]|\p{Sc}`)
+
+// amount reads a provider's text of an amount. A decimal may have commas, points,
+// blanks or apostrophes between its thousands, a comma for its point, a sign of its
+// currency, and parentheses for a minus. 1,234 could be thousands or a fraction and is
+// an error.
+func (e Export) amount(text, currency string, minor bool) (zabor.Money, error) {
+	bare := dress.ReplaceAllString(strings.ReplaceAll(text, "−", "-"), "")
+	inner, closed := strings.CutSuffix(strings.TrimPrefix(bare, "("), ")")
+	digits, negative := strings.CutPrefix(bare, "-")
+	if closed && strings.HasPrefix(bare, "(") {
+		digits, negative = inner, true
+	}
 	var m zabor.Money
 	var err error
 	if minor {
@@ -396,9 +495,14 @@ func amount(text, currency string, minor bool) (zabor.Money, error) {
 		if m.Minor, err = strconv.ParseInt(digits, 10, 64); err != nil {
 			return m, fmt.Errorf("amount %q is no whole number of minor units", text)
 		}
+		if e.Units != nil && currency != "" {
+			m, err = e.Units.Parse(digits, currency)
+		}
 	} else {
 		whole, fraction, comma := strings.Cut(digits, ",")
 		switch {
+		case pointed.MatchString(digits):
+			digits = strings.ReplaceAll(whole, ".", "") + "." + fraction
 		case grouped.MatchString(digits) && (strings.Contains(digits, ".") || strings.Count(digits, ",") > 1):
 			digits = strings.ReplaceAll(digits, ",", "")
 		case comma && len(fraction) == 3 && !strings.Contains(digits, "."):
@@ -420,8 +524,12 @@ func amount(text, currency string, minor bool) (zabor.Money, error) {
 // layouts are how exports write times.
 var layouts = []string{
 	time.RFC3339Nano, "2006-01-02 15:04:05 -0700", "2006-01-02 15:04:05.999999999", "2006-01-02T15:04:05", "2006-01-02 15:04", "2006-01-02",
-	"02.01.2006 15:04:05",
+	"02.01.2006 15:04:05", "02.01.2006 15:04", "02.01.2006", "2006/01/02 15:04:05", "2006/01/02",
+	"2006-01-02T15:04:05.999-0700", "2006-01-02 15:04:05 MST", "2 Jan 2006 15:04:05", "2 Jan 2006 15:04", "2 Jan 2006", "Jan 2, 2006", "Jan 2, 2006, 3:04 PM", time.RFC1123Z, time.RFC1123,
 }
+
+// slashed is a date of which the first two numbers are day and month, or month and day.
+var slashed = regexp.MustCompile(`^(\d{1,2})/(\d{1,2})/(\d{4})(?:[ ,]+(\d{1,2}:\d{2}(?::\d{2})?))?$`)
 
 func moment(text string, zone *time.Location) (time.Time, error) {
 	if zone == nil {
@@ -435,6 +543,23 @@ func moment(text string, zone *time.Location) (time.Time, error) {
 	}
 	for _, layout := range layouts {
 		if t, err := time.ParseInLocation(layout, text, zone); err == nil {
+			return t.UTC(), nil
+		}
+	}
+	if m := slashed.FindStringSubmatch(text); m != nil {
+		first, _ := strconv.Atoi(m[1])
+		second, _ := strconv.Atoi(m[2])
+		layout, at := "2/1/2006", m[1]+"/"+m[2]+"/"+m[3]
+		switch {
+		case first <= 12 && second <= 12 && first != second:
+			return time.Time{}, nil // day and month cannot be told apart: not known
+		case second > 12:
+			layout = "1/2/2006"
+		}
+		if m[4] != "" {
+			layout, at = layout+" 15:04:05"[:len(" 15:04:05")-3*(2-strings.Count(m[4], ":"))], at+" "+m[4]
+		}
+		if t, err := time.ParseInLocation(layout, at, zone); err == nil {
 			return t.UTC(), nil
 		}
 	}

@@ -106,7 +106,22 @@ func TestColumns(t *testing.T) {
 		{"two objects on a line", "reference=/id", `{"id":"a"}{"id":"b"}`, "", "export:1: something stands behind"},
 		{"a brace too many", "reference=/id", `{"id":"a"}}`, "", "export:1: something stands behind"},
 		{"a JSON array", "reference=/id", `[{"id":"a"}]`, "", "jq -c"},
-		{"UTF-16", "reference=Txn", "\xff\xfeT\x00x\x00n\x00", "", "iconv"},
+		{"UTF-16", "reference=Txn", "\xff\xfeT\x00x\x00n\x00\n\x00A\x00", "2: A alias= order= step= 0  ", ""},
+		{"UTF-16 without a mark", "reference=Txn", "T\x00x\x00n\x00\n\x00A\x00", "2: A alias= order= step= 0  ", ""},
+		{"big-endian UTF-16", "reference=Txn", "\xfe\xff\x00T\x00x\x00n\x00\n\x00A", "2: A alias= order= step= 0  ", ""},
+		{"Windows-1251", "reference=Номер,order=Заказ", "\xcd\xee\xec\xe5\xf0;\xc7\xe0\xea\xe0\xe7\nA;1\n", "2: A alias= order=1 step= 0  ", ""},
+		{"Windows-1252", "reference=Txn,order=Z\u00e4hler", "Txn;Z\xe4hler\nA;1\n", "2: A alias= order=1 step= 0  ", ""},
+		{"points between thousands", "reference=Txn,amount=A,currency=C", "Txn;A;C\nx;1.234.567,89;EUR\n", "2: x alias= order= step= 123456789 EUR ", ""},
+		{"blanks between thousands", "reference=Txn,amount=A,currency=C", "Txn;A;C\nx;1\u00a0234,56 ₽;RUB\ny;1 000;RUB\nz;1'234.50;CHF\n", "2: x alias= order= step= 123456 RUB \n3: y alias= order= step= 100000 RUB \n4: z alias= order= step= 123450 CHF ", ""},
+		{"signs of currencies", "reference=Txn,amount=A,currency=C", "Txn;A;C\nx;€19,99;EUR\ny;$1.50;USD\nz;19,99 руб.;RUB\n", "2: x alias= order= step= 1999 EUR \n3: y alias= order= step= 150 USD \n4: z alias= order= step= 1999 RUB ", ""},
+		{"money that went back", "reference=Txn,amount=A,currency=C", "Txn;A;C\nx;(19,99);EUR\ny;−1,50;EUR\nz;2;EUR\n", "4: z alias= order= step= 200 EUR ", ""},
+		{"dates of people", "reference=Txn,at=T", "Txn;T\na;02.03.2026 10:00\nb;02.03.2026\nc;31/03/2026 10:00\nd;03/31/2026 10:00:05\ne;03/02/2026\nf;2 Mar 2026 10:00\n",
+			"2: a alias= order= step= 0  2026-03-02T10:00:00\n3: b alias= order= step= 0  2026-03-02T00:00:00\n4: c alias= order= step= 0  2026-03-31T10:00:00\n5: d alias= order= step= 0  2026-03-31T10:00:05\n6: e alias= order= step= 0  \n7: f alias= order= step= 0  2026-03-02T10:00:00", ""},
+		{"a named column is not there", "reference=Txn,order=order_id", "Txn,Order\nA,1\n", "", "names order_id"},
+		{"a named member is nowhere", "reference=/id,order=/order_id", "{\"id\":\"a\"}\n{\"id\":\"b\"}\n", "1: a alias= order= step= 0  \n2: b alias= order= step= 0  ", "names /order_id"},
+		{"a named member is in some", "reference=/id,order=/o", "{\"id\":\"a\"}\n{\"id\":\"b\",\"o\":\"7\"}\n", "1: a alias= order= step= 0  \n2: b alias= order=7 step= 0  ", ""},
+		{"only the order's column", "order=shop_ref (metadata)", "id,Created date (UTC),Amount,Currency,PaymentIntent ID,Status,shop_ref (metadata)\nch_1,2026-03-02 10:00,19.99,eur,pi_1,Paid,1001\n", "2: pi_1 alias=ch_1 order=1001 step= 1999 EUR 2026-03-02T10:00:00", ""},
+		{"a charge without its intent", "", "id,Created date (UTC),Amount,Currency,Status,order (metadata)\nch_1,2026-03-02 10:00,19.99,eur,Paid,1001\n", "2: ch_1 alias= order=1001 step= 1999 EUR 2026-03-02T10:00:00", ""},
 		{"cut off in a line", "reference=Txn,status=S:ok", "Txn,S\nx,ok\ny", "2: x alias= order= step= 0  ", "export:3: the line ends"},
 		{"columns that say nothing are missing", "reference=Txn", "Txn,S\nx\n", "2: x alias= order= step= 0  ", ""},
 		{"a title twice", "reference=Txn,amount=A,currency=C", "Txn,A,A,C\nx,1,2,EUR\n", "", "two columns are called A"},
@@ -146,7 +161,7 @@ func TestColumns(t *testing.T) {
 	if c, err := ParseColumns("reference=Txn,major=A"); err != nil || c.Minor || !slices.Equal(c.Amount, []string{"A"}) {
 		t.Errorf("major=A: %+v, %v", c, err)
 	}
-	for _, text := range []string{"", "amount=A", "reference", "reference=", "nope=A", "reference=A,status=S"} {
+	for _, text := range []string{"", "reference", "reference=", "nope=A", "reference=A,status=S"} {
 		if _, err := ParseColumns(text); err == nil {
 			t.Errorf("ParseColumns(%q): no error", text)
 		}
@@ -171,4 +186,38 @@ func FuzzExport(f *testing.F) {
 			}
 		}
 	})
+}
+
+// What is passed over is counted and named, so that it can be weighed.
+func TestSkippedIsNamed(t *testing.T) {
+	for _, tt := range []struct{ name, text, want, skipped string }{
+		{"Stripe's states", "id,Created date (UTC),Amount,Currency,PaymentIntent ID,Status\nch_1,2026-03-02 10:00,1,eur,pi_1,Paid\nch_2,2026-03-02 10:00,1,eur,pi_2,Dispute lost\nch_3,2026-03-02 10:00,1,eur,pi_3,Uncaptured\nch_4,2026-03-02 10:00,1,eur,pi_4,Failed\nch_5,2026-03-02 10:00,1,eur,pi_5,Failed\n",
+			"pi_1 pi_2 pi_3", "state Failed ×2"},
+		{"PayPal's types", "Type,Status,Currency,Gross,Transaction ID\nDonation Payment,Completed,EUR,1,A\nDirect Payment,Completed,EUR,1,B\nPayment Received,Completed,EUR,1,C\nRecurring Payment,Completed,EUR,1,D\nPreApproved Payment Bill User Payment,Completed,EUR,1,E\nGeneral Withdrawal,Completed,EUR,-5,F\nPayment Refund,Completed,EUR,-1,G\n",
+			"A B C D E", "type General Withdrawal ×1, type Payment Refund ×1"},
+		{"Adyen without the answers", "Psp Reference,Merchant Reference,Currency,Amount,Type\n8836,1001,EUR,1,Payment\n8837,1002,EUR,1,Payment\n", "", "state empty, or there is no column Acquirer Response ×2"},
+		{"a register with other ids", "РЕЕСТР\nИдентификатор платежа;Сумма платежа;Валюта платежа\npay_1;19.99;RUB\npay_1;19.99;RUB\nИтого: 2\n", "", `Идентификатор платежа is not of this provider's form, such as "pay_1" ×2`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "export")
+			if err := os.WriteFile(path, []byte(tt.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			skipped := map[string]int{}
+			var got, why []string
+			for s, err := range (Export{Path: path, Skipped: func(why string) { skipped[why]++ }}).Successes() {
+				if err != nil {
+					t.Fatal(err)
+				}
+				got = append(got, s.Reference)
+			}
+			for name, n := range skipped {
+				why = append(why, fmt.Sprintf("%s ×%d", name, n))
+			}
+			slices.Sort(why)
+			if strings.Join(got, " ") != tt.want || strings.Join(why, ", ") != tt.skipped {
+				t.Errorf("got %q, skipped %q\nwant %q, %q", got, why, tt.want, tt.skipped)
+			}
+		})
+	}
 }

@@ -26,6 +26,20 @@ func metadata(before, after string) (columns []string) {
 // yookassaID tells a payment from the head and foot lines of a register.
 var yookassaID = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f-]{27}$`)
 
+// stripeStates are those of a payment that was made, whatever became of it since. An
+// uncaptured one has reserved the money.
+var stripeStates = []string{"Paid", "succeeded", "Refunded", "Partially Refunded", "Partial Refund", "Uncaptured", "requires_capture",
+	"Disputed", "Dispute lost", "Dispute won", "Dispute needs response", "Dispute under review", "Needs response", "Under review", "Won", "Lost", "Early fraud warning"}
+
+var stripeCharges = Columns{
+	Reference: []string{"id"}, Order: stripeOrder, Step: []string{"zabor_step (metadata)", "step (metadata)"},
+	Amount: []string{"Amount"}, Currency: []string{"Currency"}, At: []string{"Created date (UTC)", "Created (UTC)"},
+	Status: []string{"Status"}, Success: stripeStates,
+}
+
+// paypalNoCharge are the types of PayPal's activity that are no payment to the shop.
+var paypalNoCharge = regexp.MustCompile(`(?i)\b(refund|reversal|withdraw\w*|transfer|conversion|hold|release|fee|fees|chargeback|authori[sz]ation|deposit|cancell?ation|correction|payout|adjustment|reserve|invoice sent|request)\b`)
+
 // formats, the first that fits counts.
 var formats = []format{
 	// Stripe's dashboard, «Payments», «Export»: amounts are decimals, times UTC.
@@ -33,26 +47,28 @@ var formats = []format{
 	{name: "stripe payments", has: []string{"id", "PaymentIntent ID", "Amount", "Currency", "Status"}, Columns: Columns{
 		Reference: []string{"PaymentIntent ID", "id"}, Alias: []string{"id"}, Order: stripeOrder, Step: []string{"zabor_step (metadata)", "step (metadata)"},
 		Amount: []string{"Amount"}, Currency: []string{"Currency"}, At: []string{"Created date (UTC)", "Created (UTC)"},
-		Status: []string{"Status"}, Success: []string{"Paid", "succeeded", "Refunded", "Partially Refunded", "Partial Refund", "Disputed"},
+		Status: []string{"Status"}, Success: stripeStates,
 	}},
+	// The same without the intent's column: then the charge is all that is known.
+	{name: "stripe charges", has: []string{"id", "Amount", "Currency", "Status", "Created date (UTC)"}, Columns: stripeCharges},
+	{name: "stripe charges", has: []string{"id", "Amount", "Currency", "Status", "Created (UTC)"}, Columns: stripeCharges},
 	// Stripe's API: payment intents and charges, an object on a line.
 	{name: "stripe charge", has: []string{"/id", "/object", "/payment_intent", "/amount", "/currency", "/status"}, Columns: Columns{
 		Reference: []string{"/payment_intent"}, Alias: []string{"/id"}, Order: objectOrder, Step: []string{"/metadata/zabor_step", "/metadata/step"},
 		Amount: []string{"/amount"}, Minor: true, Currency: []string{"/currency"}, At: []string{"/created"},
-		Status: []string{"/status"}, Success: []string{"succeeded"},
+		Status: []string{"/status"}, Success: stripeStates,
 	}},
 	{name: "stripe payment intent", has: []string{"/id", "/object", "/amount", "/currency", "/status"}, Columns: Columns{
 		Reference: []string{"/id"}, Alias: []string{"/latest_charge"}, Order: objectOrder, Step: []string{"/metadata/zabor_step", "/metadata/step"},
 		Amount: []string{"/amount"}, Minor: true, Currency: []string{"/currency"}, At: []string{"/created"},
-		Status: []string{"/status"}, Success: []string{"succeeded"},
+		Status: []string{"/status"}, Success: stripeStates,
 	}},
 	// PayPal's activity download. Money that went out is negative.
 	{name: "paypal activity", has: []string{"Transaction ID", "Status", "Currency", "Gross", "Type"}, Columns: Columns{
 		Reference: []string{"Transaction ID"}, Order: []string{"Invoice Number", "Invoice ID", "Custom Number"},
 		Amount: []string{"Gross"}, Currency: []string{"Currency"},
 		Status: []string{"Status"}, Success: []string{"Completed"},
-		Type: []string{"Type"}, Charge: []string{"Express Checkout Payment", "PreApproved Payment Bill User Payment", "Website Payment", "General Payment",
-			"Mobile Payment", "Payment", "Virtual Terminal Payment", "Direct Credit Card Payment", "Subscription Payment", "eBay Auction Payment", "Mass Payment"},
+		Type: []string{"Type"}, notCharge: paypalNoCharge,
 	}},
 	// PayPal's API: captures of the Orders API, an object on a line.
 	{name: "paypal capture", has: []string{"/id", "/amount/value", "/amount/currency_code", "/status"}, Columns: Columns{

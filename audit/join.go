@@ -37,9 +37,15 @@ var joining = []string{
 	"CREATE INDEX IF NOT EXISTS successes_reference ON successes (provider, reference)",
 	"CREATE INDEX IF NOT EXISTS successes_order ON successes (order_id, step, scope) WHERE order_id IS NOT NULL",
 	"CREATE INDEX IF NOT EXISTS payments_order ON payments (order_id, step)",
+	"CREATE INDEX IF NOT EXISTS payments_reference ON payments (reference) WHERE reference > x''",
 	"CREATE INDEX IF NOT EXISTS messages_order ON messages (order_id, step, scope)",
 	"CREATE INDEX IF NOT EXISTS refunded_order ON refunded (order_id, step, scope)",
-	// Two exports may overlap: the same success is one.
+	// Two exports may overlap: the same success is one. One that names two orders is not.
+	"DROP TABLE IF EXISTS shared",
+	`CREATE TABLE shared AS SELECT a.reference AS reference, a.provider AS provider, a.scope AS scope, a.order_id AS order_id, a.step AS step, b.order_id AS other,
+	   a.amount AS amount, a.currency AS currency, a.at AS at, a.place AS place
+	   FROM successes a JOIN successes b ON b.provider = a.provider AND b.reference = a.reference AND b.id <> a.id AND b.order_id <> a.order_id
+	   WHERE a.order_id IS NOT NULL GROUP BY a.provider, a.reference, a.order_id`,
 	`DELETE FROM successes WHERE id IN (SELECT s.id FROM (SELECT provider, reference, MIN(id) AS first FROM successes GROUP BY provider, reference HAVING COUNT(*) > 1) d
 	   JOIN successes s ON s.provider = d.provider AND s.reference = d.reference WHERE s.id > d.first)`,
 	"DROP TABLE IF EXISTS matches",
@@ -74,7 +80,7 @@ func matching(others bool) (queries []string) {
 // and looks the rows up.
 func match(table, how, on, where string) string {
 	return "INSERT OR IGNORE INTO matches SELECT s.id, f.id, '" + how + "' FROM successes s CROSS JOIN " + table + " f ON " + on +
-		" AND (s.provider = '' OR f.provider = s.provider) WHERE " + unmatched + where
+		" AND (s.provider = '' OR f.provider IN (s.provider, '')) WHERE " + unmatched + where
 }
 
 // installation is whose a row f is, as far as its scope says: "shop" of "shop/7".
@@ -105,6 +111,7 @@ const (
 	SuccessWithoutRow Kind = "success-without-row" // the provider did it, and no row knows it
 	SuccessUnknown    Kind = "success-not-saved"   // the provider did it, and its row says otherwise
 	ReferenceDiffers  Kind = "reference-differs"   // the row has another reference than the provider
+	ReferenceTwice    Kind = "reference-twice"     // one reference for two orders: one of them was not charged, or its answer is another's
 	AmountDiffers     Kind = "amount-differs"      // amount or currency
 	RowWithoutSuccess Kind = "row-without-success" // a row has a reference that the provider's export has not
 	Held              Kind = "held"                // a person must decide
@@ -172,6 +179,15 @@ var checks = []check{
 		FROM matches m JOIN own f ON f.id = m.fence JOIN successes s ON s.id = m.success
 		WHERE m.how <> 'reference' AND f.reference > x'' AND f.state IN ('settled', 'pending')
 		  AND NOT EXISTS (SELECT 1 FROM matches o WHERE o.fence = f.id AND o.how = 'reference')`},
+	{ReferenceTwice, Critical, "", `
+		SELECT ` + fence + `, (SELECT MIN(o.order_id) FROM own o WHERE ` + sharing + `), f.amount, f.currency, NULL, NULL, f.since, f.reason
+		FROM own f WHERE f.reference > x'' AND f.state <> 'declined' AND EXISTS (SELECT 1 FROM own o WHERE ` + sharing + `)`},
+	{ReferenceTwice, Critical, "", `
+		SELECT COALESCE(h.scope, x''), h.order_id, COALESCE(h.step, x''), '', h.reference, h.other, h.amount, h.currency, NULL, NULL, h.at, h.place
+		FROM shared h WHERE NOT EXISTS (SELECT 1 FROM own f WHERE f.reference = h.reference AND f.order_id = h.order_id)`},
+	{ReferenceTwice, Critical, "payments", `
+		SELECT x'', p.order_id, COALESCE(p.step, x''), '', p.reference, MIN(o.order_id), p.amount, p.currency, NULL, NULL, NULL, p.place
+		FROM payments p JOIN payments o ON o.reference = p.reference AND o.reference > x'' AND o.order_id <> p.order_id WHERE p.reference > x'' GROUP BY p.id`},
 	{AmountDiffers, Critical, "", `
 		SELECT ` + fence + `, s.reference, f.amount, f.currency, s.amount, s.currency, f.since, s.place
 		FROM matches m JOIN own f ON f.id = m.fence JOIN successes s ON s.id = m.success
@@ -214,6 +230,9 @@ var checks = []check{
 		SELECT ` + fence + `, x'', f.amount, f.currency, NULL, NULL, f.since, '' FROM own f
 		WHERE f.state = 'settled' AND NOT EXISTS (SELECT 1 FROM payments p WHERE p.order_id = f.order_id AND (p.step IS NULL OR p.step = f.step))`},
 }
+
+// sharing are rows o of another order than f's with the same reference at one provider.
+const sharing = "o.reference = f.reference AND o.reference > x'' AND o.id <> f.id AND o.state <> 'declined' AND (o.provider = f.provider OR o.provider = '' OR f.provider = '') AND (o.order_id <> f.order_id OR o.scope <> f.scope)"
 
 // refunded are rows f whose second reference a person has dealt with.
 const refunded = "EXISTS (SELECT 1 FROM refunded r WHERE r.order_id = f.order_id AND r.step = f.step AND r.scope = f.scope)"

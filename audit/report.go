@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"iter"
+	"strings"
 	"time"
 
 	"zabor"
@@ -37,6 +38,11 @@ type Total struct {
 	// Empty are the exports and lists that were read and have no success: nothing
 	// was compared with them.
 	Empty []string
+	// Skipped are the entries of exports that were passed over, by file and why.
+	Skipped []Skipped
+	// Nameless are successes that name no order and have no row: without a fence they
+	// are compared with nothing.
+	Nameless int64
 
 	Differences map[Kind]int64
 	Bad         int64 // differences above Info
@@ -46,8 +52,29 @@ type Total struct {
 	AtRisk, Double []zabor.Money
 }
 
+// Skipped is how many entries of a file were passed over, and why.
+type Skipped struct {
+	File string `json:"file"`
+	Why  string `json:"why"`
+	N    int64  `json:"n"`
+}
+
 // Good reports whether 200s equal rows and nothing waits for a person.
 func (t Total) Good() bool { return t.Bad == 0 }
+
+// Uncompared is why an export was compared with nothing, so that an audit without
+// differences says nothing about it; "": all were.
+func (t Total) Uncompared() string {
+	for _, name := range t.Empty {
+		if !strings.HasPrefix(name, "list of ") {
+			return name + " has no success that was read"
+		}
+	}
+	if t.Rows == 0 && t.Nameless > 0 && t.Nameless == t.Successes {
+		return fmt.Sprintf("none of %d successes names an order", t.Nameless)
+	}
+	return ""
+}
 
 // Total counts. It follows [Ledger.Join].
 func (l *Ledger) Total(ctx context.Context) (Total, error) {
@@ -58,6 +85,7 @@ func (l *Ledger) Total(ctx context.Context) (Total, error) {
 	}{
 		{"SELECT COUNT(*) FROM own", &t.Rows},
 		{"SELECT COUNT(*) FROM successes s WHERE NOT EXISTS (SELECT 1 FROM matches m WHERE m.success = s.id AND m.fence < 0)", &t.Successes},
+		{"SELECT COUNT(*) FROM successes s WHERE s.order_id IS NULL AND " + unmatched, &t.Nameless},
 		{"SELECT COUNT(*) FROM payments", &t.Payments},
 		{"SELECT COUNT(*) FROM messages", &t.Messages},
 		{"SELECT COALESCE(SUM(n - 1), 0) FROM (" + chargesPerRow + ")", &t.DoubleCharged},
@@ -65,6 +93,9 @@ func (l *Ledger) Total(ctx context.Context) (Total, error) {
 		if err := l.db.QueryRowContext(ctx, c.query).Scan(c.n); err != nil {
 			return t, fmt.Errorf("audit: %w", err)
 		}
+	}
+	if err := l.skipped(ctx, &t); err != nil {
+		return t, err
 	}
 	exported, err := l.exported(ctx, &t)
 	if err != nil {
@@ -95,6 +126,25 @@ func (l *Ledger) Total(ctx context.Context) (Total, error) {
 		}
 	}
 	return t, nil
+}
+
+func (l *Ledger) skipped(ctx context.Context, t *Total) error {
+	rows, err := l.db.QueryContext(ctx, "SELECT file, why, n FROM skipped ORDER BY file, n DESC, why")
+	if err != nil {
+		return fmt.Errorf("audit: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var one Skipped
+		if err := rows.Scan(&one.File, &one.Why, &one.N); err != nil {
+			return fmt.Errorf("audit: %w", err)
+		}
+		t.Skipped = append(t.Skipped, one)
+	}
+	if err := rows.Err(); err != nil {
+		return fmt.Errorf("audit: %w", err)
+	}
+	return nil
 }
 
 // exported reports whether an export or a list was read, and notes the empty ones.

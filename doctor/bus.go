@@ -58,6 +58,9 @@ func waitedFor(c *check) {
 		jobs[strings.ToLower(e.message)] = true
 	}
 	for _, class := range c.Classes {
+		if unattended(c, class) {
+			continue // nobody sits before it
+		}
 		for _, m := range class.Methods {
 			if call, what := waits(c, class, m, jobs); call != nil {
 				c.at(source(class, call.Line), "dispatch it and answer at once; the page asks for the order's state, or is told by an event",
@@ -65,6 +68,19 @@ func waitedFor(c *check) {
 			}
 		}
 	}
+}
+
+// unattended reports whether a class runs where no visitor waits: on a console, by a
+// schedule, on a queue, or in a test or seeder.
+func unattended(c *check, class *app.Class) bool {
+	if c.Is(class, "Command", "ContainerAwareCommand", "ShouldQueue", "Dispatchable", "Queueable", "InteractsWithQueue", "MessageHandlerInterface", "Seeder", "ConsoleKernel", "Kernel") ||
+		class.Attribute("AsCommand") != nil || class.Attribute("AsMessageHandler") != nil || class.Attribute("AsCronTask") != nil || class.Attribute("AsPeriodicTask") != nil {
+		return true
+	}
+	parts := strings.Split(class.Name, `\`)
+	return slices.ContainsFunc(parts[:len(parts)-1], func(part string) bool {
+		return slices.Contains([]string{"Console", "Command", "Commands", "Cron", "Crons", "Jobs", "Job", "Schedule", "Scheduler", "MessageHandler", "Seeders", "Tests"}, part)
+	})
 }
 
 // waits is the call in m that waits for a message.

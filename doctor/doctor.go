@@ -144,13 +144,17 @@ func from(v *app.Value) string {
 	return fmt.Sprintf("%s (%s)", v, o)
 }
 
-// secs is a number of seconds with its origin: "90 s (config/queue.php:67)".
+// secs is a number of seconds with its origin: "90 s (config/queue.php:67)". What has a
+// unit of its own keeps it.
 func secs(v *app.Value) string {
-	o := v.Origin().String()
-	if o == "" {
-		return v.String() + " s"
+	text := v.String()
+	if _, ok := v.Int(); ok {
+		text += " s"
 	}
-	return fmt.Sprintf("%s s (%s)", v, o)
+	if o := v.Origin().String(); o != "" {
+		text += " (" + o + ")"
+	}
+	return text
 }
 
 // seconds is v as a time; ok is false when it is no number.

@@ -130,18 +130,28 @@ func keysIn(m *app.Method) []app.Literal {
 	for _, call := range m.Calls {
 		for i, arg := range call.Args {
 			within(arg.Value)
+			if variableName.FindString(arg.Text) == arg.Text && arg.Text != "" { // options that were put together before
+				for _, a := range m.Assigns {
+					if k := keyInText.FindStringSubmatch(a.Text); a.Var == arg.Text && k != nil {
+						list = append(list, app.Literal{Text: k[1], Line: a.Line})
+					}
+				}
+			}
 			switch {
 			case keyName.MatchString(arg.Name):
 				list = append(list, app.Literal{Text: arg.Text, Line: arg.Value.From.Line})
 			case arg.Value.Known() && keyName.MatchString(arg.Value.Str()) && i+1 < len(call.Args):
 				list = append(list, app.Literal{Text: call.Args[i+1].Text, Line: call.Args[i+1].Value.From.Line})
-			case i == 1 && (strings.HasPrefix(call.Class, `YooKassa\`) || strings.HasPrefix(call.Class, `YandexCheckout\`)) && moves.MatchString(call.Name):
+			case i == 1 && (strings.HasPrefix(call.Class, `YooKassa\`) || strings.HasPrefix(call.Class, `YandexCheckout\`)) && len(wordsOf(call.Name)) > 0 && slices.Contains(moves, wordsOf(call.Name)[0]):
 				list = append(list, app.Literal{Text: arg.Text, Line: arg.Value.From.Line})
 			}
 		}
 	}
 	return list
 }
+
+// keyInText is an idempotency key in the source of an array.
+var keyInText = regexp.MustCompile(`(?i)['"](?:idempotency[-_ ]?key|idempotence[-_]key|x-idempotency-key|x-request-id|paypal-request-id|cko-idempotency-key)['"]\s*=>\s*([^\],]+(?:\([^)]*\)[^\],]*)?)`)
 
 var variableName = regexp.MustCompile(`\$[A-Za-z_]\w*`)
 

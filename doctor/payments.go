@@ -1,6 +1,10 @@
 package doctor
 
-import "zabor/internal/app"
+import (
+	"slices"
+
+	"zabor/internal/app"
+)
 
 // Payment is a message whose handling calls a payment provider.
 type Payment struct {
@@ -10,6 +14,9 @@ type Payment struct {
 	Queue    string     // Laravel: the queue that it asks for; Symfony: the transport; empty: the default
 	From     app.Origin // of the call
 
+	// Kind is what the call does: charge, capture, refund, transfer or payout.
+	Kind string
+
 	Connection string // Laravel: the queue connection that it asks for; empty: the default
 }
 
@@ -18,12 +25,22 @@ type Payment struct {
 func Payments(p *app.Project) []Payment {
 	var list []Payment
 	seen := map[string]bool{}
-	for _, c := range newMoney(p, Options{}).all() {
+	all := newMoney(p, Options{}).all()
+	slices.SortStableFunc(all, func(a, b charge) int { // of several calls the one that charges
+		switch {
+		case (a.kind == "charge") == (b.kind == "charge"):
+			return 0
+		case a.kind == "charge":
+			return -1
+		}
+		return 1
+	})
+	for _, c := range all {
 		if seen[c.entry.message] {
 			continue
 		}
 		seen[c.entry.message] = true
-		one := Payment{Message: c.entry.message, Class: p.Class(c.entry.message), Provider: c.provider, From: source(c.in.Class, c.call.Line)}
+		one := Payment{Message: c.entry.message, Class: p.Class(c.entry.message), Provider: c.provider, Kind: c.kind, From: source(c.in.Class, c.call.Line)}
 		if p.Framework == app.Symfony {
 			if to := p.Routing(c.entry.message); len(to) > 0 {
 				one.Queue = to[0].Str()

@@ -92,9 +92,24 @@ func sharedPrefix(c *check) {
 				place = k.From
 			}
 			c.at(place, fmt.Sprintf("a prefix of its own for %s (CACHE_PREFIX=shop_cache_, in .env), and a database of its own", k.Use),
-				"the keys of %s begin with %q and those of queue %s with %q, in one database: whoever deletes the one by its prefix deletes the other", k.Use, prefix, q.Name, key)
+				"the keys of %s begin with %q (%s) and those of queue %s with %q (%s), in one database: whoever deletes the one by its prefix deletes the other",
+				k.Use, prefix, decided(k.Redis.Prefix, k.Prefix), q.Name, key, decided(q.Redis.Prefix))
 		}
 	}
+}
+
+// decided is where prefixes were decided that stand one behind the other.
+func decided(prefixes ...*app.Value) string {
+	var places []string
+	for _, p := range prefixes {
+		if o := p.Origin().String(); o != "" && !slices.Contains(places, o) {
+			places = append(places, o)
+		}
+	}
+	if len(places) == 0 {
+		return "no prefix is set"
+	}
+	return strings.Join(places, ", then ")
 }
 
 // queueKey is what the keys of a queue begin with; ok is false when that is not

@@ -39,13 +39,21 @@ type Value struct {
 	From  string `json:"from"` // where it was decided
 }
 
+// counted is a number of things: 1 error, 2 errors.
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
 // Text prints the report for people; with fixes also what to write.
 func (r Report) Text(w io.Writer, fixes bool) error {
 	var b strings.Builder
 	last := ""
 	for _, v := range r.Values {
 		if v.App != last {
-			fmt.Fprintf(&b, "What %s comes to:\n", v.App)
+			fmt.Fprintf(&b, "Effective settings of %s:\n", v.App)
 			last = v.App
 		}
 		fmt.Fprintf(&b, "  %-44s %-28s %s\n", v.Key, v.Value, v.From)
@@ -77,7 +85,7 @@ func (r Report) Text(w io.Writer, fixes bool) error {
 		}
 		b.WriteString("\n")
 	}
-	fmt.Fprintf(&b, "%d errors, %d warnings, %d notes", count[Error], count[Warning], count[Note])
+	fmt.Fprintf(&b, "%s, %s, %s", counted(count[Error], "error"), counted(count[Warning], "warning"), counted(count[Note], "note"))
 	if r.Known > 0 {
 		fmt.Fprintf(&b, "; %d more are known", r.Known)
 	}

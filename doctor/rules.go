@@ -10,6 +10,7 @@ func Rules() []Rule {
 		{"ZB110", "a job may run as long as it is reserved, or longer", Error, "laravel/horizon#833", reserve},
 		{"ZB111", "the call of a provider may outlast the job", Error, "laravel/framework#28689", clientTimeout},
 		{"ZB112", "a worker is killed sooner than its call ends", Error, "laravel/horizon#1541", stopGrace},
+		{"ZB113", "a message comes back only after weeks", Warning, "", reserveOfWeeks},
 
 		{"ZB120", "attempts without end", Error, "own-pay/OwnPay#172", unlimitedTries},
 		{"ZB121", "no failure transport", Error, "laravel/framework#24549", failureTransport},

@@ -53,6 +53,7 @@ type limit struct {
 	value *app.Value
 	who   string
 	queue *app.Queue
+	job   bool // it is a job's own, and not a worker's
 }
 
 // reserve compares how long jobs may run with how long they are reserved.
@@ -91,7 +92,7 @@ func jobLimits(c *check) []limit {
 	var list []limit
 	add := func(who string, v *app.Value, queue *app.Queue) {
 		if n, ok := v.Int(); ok {
-			list = append(list, limit{time.Duration(n) * time.Second, v, who, queue})
+			list = append(list, limit{time: time.Duration(n) * time.Second, value: v, who: who, queue: queue})
 		}
 	}
 	workers := 0
@@ -116,7 +117,11 @@ func jobLimits(c *check) []limit {
 	}
 	for _, job := range c.Jobs() {
 		if v := jobOption(c, job, "timeout"); v != nil {
+			before := len(list)
 			add(app.Short(job.Name), v, jobQueue(c, job))
+			for i := before; i < len(list); i++ {
+				list[i].job = true
+			}
 		}
 	}
 	if workers == 0 {
@@ -128,9 +133,11 @@ func jobLimits(c *check) []limit {
 // workerQueue is the queue connection that queue:work takes from.
 func workerQueue(c *check, w app.Worker) *app.Queue {
 	if args := w.Args(); len(args) > 0 {
-		return c.Queue(args[0])
+		if q := c.Queue(args[0]); q != nil {
+			return q
+		}
 	}
-	return c.Queue("")
+	return c.Queue("") // a connection that is not configured here is not known
 }
 
 // jobOption is a public property of a job such as $timeout, or the attribute of
@@ -264,8 +271,8 @@ func jobTimeout(c *check, job *app.Class) (limit, bool) {
 	var shortest limit
 	found := false
 	for _, l := range jobLimits(c) {
-		if l.queue == nil || queue == nil || l.queue.Name != queue.Name || strings.HasPrefix(l.who, app.Short(job.Name)) {
-			continue
+		if l.queue == nil || queue == nil || l.queue.Name != queue.Name || l.job {
+			continue // another job's own limit says nothing about this one
 		}
 		if !found || l.time < shortest.time && l.time > 0 {
 			shortest, found = l, true
@@ -281,7 +288,7 @@ func jobTimeout(c *check, job *app.Class) (limit, bool) {
 // is not known.
 func callLimit(c *check, call charge) (limit, bool) {
 	byDefault := func(n int, who string) (limit, bool) {
-		return limit{time.Duration(n) * time.Second, &app.Value{Kind: app.Int, Text: strconv.Itoa(n), From: app.Origin{Default: who}}, "default of " + who, nil}, true
+		return limit{time.Duration(n) * time.Second, &app.Value{Kind: app.Int, Text: strconv.Itoa(n), From: app.Origin{Default: who}}, "default of " + who, nil, false}, true
 	}
 	if !call.http {
 		for _, m := range c.Classes {
@@ -289,7 +296,7 @@ func callLimit(c *check, call charge) (limit, bool) {
 				for _, set := range method.Calls {
 					if set.Name == "setTimeout" && strings.HasPrefix(set.Class, `Stripe\`) && len(set.Args) > 0 {
 						if n, ok := set.Args[0].Value.Int(); ok && call.provider == "Stripe" {
-							return limit{time.Duration(n) * time.Second, set.Args[0].Value, "setTimeout", nil}, true
+							return limit{time.Duration(n) * time.Second, set.Args[0].Value, "setTimeout", nil, false}, true
 						}
 					}
 				}
@@ -331,7 +338,7 @@ func callLimit(c *check, call charge) (limit, bool) {
 
 func limitOf(v *app.Value, who string) (limit, bool) {
 	n, ok := v.Int()
-	return limit{time.Duration(n) * time.Second, v, who, nil}, ok
+	return limit{time.Duration(n) * time.Second, v, who, nil, false}, ok
 }
 
 // symfonyLimit is what framework.http_client says. timeout is how long nothing
@@ -346,7 +353,7 @@ func symfonyLimit(c *check) (limit, bool) {
 			return limitOf(v, "max_duration of a scoped client")
 		}
 	}
-	return limit{0, &app.Value{Kind: app.Int, Text: "0", From: app.Origin{Default: "Symfony's HTTP client"}}, "max_duration is not set; timeout only bounds the silence between two bytes", nil}, true
+	return limit{0, &app.Value{Kind: app.Int, Text: "0", From: app.Origin{Default: "Symfony's HTTP client"}}, "max_duration is not set; timeout only bounds the silence between two bytes", nil, false}, true
 }
 
 // optionOf is an entry of the options that a request is given, or that were given
@@ -378,6 +385,25 @@ func clientOption(c *check, call charge, name string) *app.Value {
 		}
 	}
 	return nil
+}
+
+// longestReserve is what a reserve may be before it is taken for a mistake.
+const longestReserve = 7 * 24 * time.Hour
+
+// reserveOfWeeks finds queues whose messages come back only after weeks.
+func reserveOfWeeks(c *check) {
+	for _, q := range c.Queues() {
+		kept, ok := seconds(q.Reserve)
+		if !ok || kept <= longestReserve || q.Reserve.Origin().Default != "" {
+			continue
+		}
+		name := "retry_after"
+		if c.Framework == app.Symfony {
+			name = "redeliver_timeout"
+		}
+		c.at(q.Reserve.Origin(), setting(q.Reserve, fmt.Sprintf("%s: %d", name, int(kept.Seconds())/1000), int(kept.Seconds())/1000)+", if these are milliseconds: it is in seconds",
+			"%s of queue %s is %s, which is %d days: a message whose worker was killed is handed to nobody before", name, q.Name, secs(q.Reserve), int(kept.Hours()/24))
+	}
 }
 
 // stopGrace compares how long a worker is given to stop with how long its call

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 
 	"zabor/worker"
 )
@@ -55,22 +56,22 @@ func (s *Source) Forget(ctx context.Context, uuid string) error {
 // neither. A class's own retryUntil() is code that only PHP can ask, so the
 // payload's retryUntil stays as it is.
 func (s *Source) Retry(ctx context.Context, uuid string) error {
-	return s.requeue(ctx, uuid, s.c.Queue)
+	return s.requeue(ctx, uuid, s.c.Queue, withoutAttempts)
 }
 
 // MoveOn puts the job with that uuid at the end of another queue of the same
-// connection, as Retry does at that of its own.
+// connection, as Retry does at that of its own, but without its sign.
 func (s *Source) MoveOn(ctx context.Context, uuid, queue string) error {
-	return s.requeue(ctx, uuid, queue)
+	return s.requeue(ctx, uuid, queue, anew)
 }
 
-func (s *Source) requeue(ctx context.Context, uuid, queue string) error {
+func (s *Source) requeue(ctx context.Context, uuid, queue string, fresh func([]byte) ([]byte, error)) error {
 	return s.c.Failed.take(ctx, s.c.Connection, s.c.Queue, uuid, func(payload []byte) error {
-		fresh, err := withoutAttempts(payload)
+		payload, err := fresh(payload)
 		if err != nil {
 			return fmt.Errorf("%w, and was not queued: %w", worker.ErrUnreadable, err)
 		}
-		_, err = s.push(ctx, queue, fresh)
+		_, err = s.push(ctx, queue, payload)
 		return err
 	})
 }
@@ -95,9 +96,56 @@ func (s *Source) push(ctx context.Context, queue string, raw []byte) (bool, erro
 }
 
 // withoutAttempts is the payload with the number of its attempts set to 0. Only
-// the digits are touched: those of the last field attempts, which is the one that
-// counts.
+// the digits are touched: those of the last member attempts, which counts.
 func withoutAttempts(raw []byte) ([]byte, error) {
+	members, err := membersOf(raw)
+	if err != nil {
+		return nil, err
+	}
+	last := -1
+	for i, m := range members {
+		if m.name == "attempts" {
+			last = i
+		}
+	}
+	if last < 0 {
+		return nil, errors.New("it has no attempts")
+	}
+	start, end := members[last].value, members[last].end
+	if raw[start] == '"' {
+		start, end = start+1, end-1
+	}
+	return slices.Concat(raw[:start], []byte("0"), raw[end:]), nil
+}
+
+// anew is the payload for another queue, where nobody has handled it yet: without
+// attempts and without the sign.
+func anew(raw []byte) ([]byte, error) {
+	for {
+		members, err := membersOf(raw)
+		if err != nil {
+			return nil, err
+		}
+		i := slices.IndexFunc(members, func(m member) bool { return m.name == signKey })
+		if i < 0 {
+			return withoutAttempts(raw)
+		}
+		start, end := members[i].start, members[i].end // from the comma in front of it
+		if i == 0 {
+			end += bytes.IndexByte(raw[end:], ',') + 1 // it has a job and attempts behind it
+		}
+		raw = slices.Concat(raw[:start], raw[end:])
+	}
+}
+
+// member is a member of a payload, by its places in the text.
+type member struct {
+	name              string
+	start, value, end int // start: the end of the member before it, or of the brace
+}
+
+// membersOf lists the members of a payload in their order.
+func membersOf(raw []byte) ([]member, error) {
 	if _, err := parse(raw); err != nil {
 		return nil, err
 	}
@@ -105,8 +153,9 @@ func withoutAttempts(raw []byte) ([]byte, error) {
 	if _, err := d.Token(); err != nil {
 		return nil, err
 	}
-	start, end := -1, -1
+	var members []member
 	for d.More() {
+		start := d.InputOffset()
 		name, err := d.Token()
 		if err != nil {
 			return nil, err
@@ -115,16 +164,8 @@ func withoutAttempts(raw []byte) ([]byte, error) {
 		if err := d.Decode(&value); err != nil {
 			return nil, err
 		}
-		if name == "attempts" {
-			end = int(d.InputOffset())
-			start = end - len(value)
-		}
+		end := int(d.InputOffset())
+		members = append(members, member{name: name.(string), start: int(start), value: end - len(value), end: end})
 	}
-	if start < 0 {
-		return nil, errors.New("it has no attempts")
-	}
-	if raw[start] == '"' {
-		start, end = start+1, end-1
-	}
-	return bytes.Join([][]byte{raw[:start], raw[end:]}, []byte("0")), nil
+	return members, nil
 }

@@ -1,7 +1,6 @@
 package laravel
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -206,7 +205,7 @@ func (f *FailedJobs) failure(what string, err error) error {
 }
 
 // save writes m's row; one of the same uuid is replaced. The payload is the one
-// from before the delivery, as Laravel writes it. One without a uuid gets one,
+// from before the delivery, as Laravel writes it, with m's sign. One without a uuid gets one,
 // made from its id, so that parking it twice is one row.
 func (f *FailedJobs) save(ctx context.Context, connection, queue string, m *worker.Message, reason string) error {
 	uuid, payload, err := withUUID(m)
@@ -227,19 +226,19 @@ func (f *FailedJobs) save(ctx context.Context, connection, queue string, m *work
 
 // withUUID returns m's payload and the uuid in it.
 func withUUID(m *worker.Message) (uuid, payload string, err error) {
-	p, err := parse(m.Raw)
+	raw := withSign(m)
+	p, err := parse(raw)
 	if err != nil {
 		return "", "", err
 	}
 	if uuid := p.text("uuid"); uuid != "" && len(uuid) <= 255 {
-		return uuid, string(m.Raw), nil
+		return uuid, string(raw), nil
 	}
 	uuid = digest([]byte(m.ID))
 	field, err := json.Marshal(uuid)
 	if err != nil {
 		return "", "", err
 	}
-	// At the end, where it also wins over a uuid that is null.
-	end := bytes.LastIndexByte(m.Raw, '}')
-	return uuid, string(m.Raw[:end]) + `,"uuid":` + string(field) + string(m.Raw[end:]), nil
+	// At the end it also wins over a uuid that is null.
+	return uuid, string(withMember(raw, `"uuid":`+string(field))), nil
 }

@@ -162,8 +162,8 @@ func TestFailedJobWithoutUUID(t *testing.T) {
 		if fields["uuid"] != uuid || len(uuid) != 36 {
 			t.Errorf("%s became %s, uuid %s", raw, text, uuid)
 		}
-		if again := Decode([]byte(text), nil); again.ID != uuid || again.Err != nil {
-			t.Errorf("taken from failed_jobs its ID is %s, error %v; want %s", again.ID, again.Err, uuid)
+		if again := Decode([]byte(text), nil); again.ID != uuid || again.RetryOf != m.ID || again.Err != nil {
+			t.Errorf("taken from failed_jobs its ID is %s, a retry of %q, error %v; want %s, %s", again.ID, again.RetryOf, again.Err, uuid, m.ID)
 		}
 		popped := Decode([]byte(strings.Replace(raw, `"attempts":0`, `"attempts":1`, 1)), nil)
 		if second, _, err := withUUID(popped); err != nil || second != uuid {

@@ -42,7 +42,7 @@ func (s *Source) moveTo(ctx context.Context, m *worker.Message, queue string, pa
 func (s *Source) replace(ctx context.Context, what string, m *worker.Message, queue string, payload []byte, delay time.Duration) error {
 	member, to := m.Receipt.(receipt).member, names(s.c.Prefix, queue, s.cluster)
 	if s.sameSlot(to.ready) {
-		n, err := replaceScript.Run(ctx, s.redis, []string{s.k.reserved, to.ready, to.notify, to.delayed}, member, payload, seconds(delay)).Int64()
+		n, err := s.pipe.Run(ctx, replaceScript, []string{s.k.reserved, to.ready, to.notify, to.delayed}, member, payload, seconds(delay)).Int64()
 		return s.answered(what, m, n, err)
 	}
 	switch err := s.redis.ZScore(ctx, s.k.reserved, member).Err(); {

@@ -183,16 +183,19 @@ func (h *horizon) pushed(ctx context.Context, queue string, payload []byte) {
 	})
 }
 
-// reserved: m was taken, and before it the jobs moved were put on the list
-// because they were due.
-func (h *horizon) reserved(ctx context.Context, queue string, m *worker.Message, moved []string) *shown {
-	if h == nil {
-		return nil
+// reserved: ms were taken, and before that the jobs moved were put on the list
+// because they were due. It notes in the receipts what is shown.
+func (h *horizon) reserved(ctx context.Context, queue string, ms []*worker.Message, moved []string) {
+	if h == nil || len(ms)+len(moved) == 0 {
+		return
 	}
 	now := time.Now()
-	j, ok := shows(m.Raw)
-	if !ok && len(moved) == 0 {
-		return nil
+	for _, m := range ms {
+		r := m.Receipt.(receipt)
+		if j, ok := shows(m.Raw); ok {
+			r.shown = j
+		}
+		m.Receipt = r
 	}
 	h.write(ctx, "a job was taken", func(ctx context.Context, tx redis.Pipeliner) {
 		for _, payload := range moved {
@@ -200,14 +203,12 @@ func (h *horizon) reserved(ctx context.Context, queue string, m *worker.Message,
 				h.touch(ctx, tx, due, queue, now, trimRecent, "status", "pending", "payload", payload, "updated_at", microtime(now))
 			}
 		}
-		if r := m.Receipt.(receipt); ok && !r.dead {
-			h.touch(ctx, tx, j, queue, now, trimRecent, "status", "reserved", "payload", r.member, "updated_at", microtime(now), "reserved_at", microtime(now))
+		for _, m := range ms {
+			if r := m.Receipt.(receipt); r.shown != nil && !r.dead {
+				h.touch(ctx, tx, r.shown, queue, now, trimRecent, "status", "reserved", "payload", r.member, "updated_at", microtime(now), "reserved_at", microtime(now))
+			}
 		}
 	})
-	if !ok {
-		return nil
-	}
-	return j
 }
 
 // pending: m was given back, or moved to another queue, as the given payload.

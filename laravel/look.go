@@ -83,7 +83,7 @@ func (s *Source) seen(raw string, place worker.Place, score string) worker.Seen 
 	if place == worker.Reserved && until != math.Floor(until) { // see the scripts
 		seen.Holder = "zabor"
 		p, err := parse([]byte(raw))
-		seen.DeliveredBefore = err == nil && (p.attempts > 1 || p.fields["retry_of"] != nil)
+		seen.DeliveredBefore = err == nil && (p.attempts > 1 || p.fields["retry_of"] != nil || p.hasSign())
 	}
 	return seen
 }

@@ -13,6 +13,7 @@ type keys struct {
 	reserved string // sorted set by the second at which the lease ends
 	notify   string // list with a "1" for each push, a hint for blocked workers
 	dead     string // list of ours: payloads that cannot be decoded
+	reserves string // begins the names of strings of ours: what a worker's last reserve gave
 }
 
 // names builds a queue's keys. On a cluster all of them must be in one slot: a
@@ -30,6 +31,7 @@ func names(prefix, queue string, cluster bool) keys {
 		reserved: ready + ":reserved",
 		notify:   ready + ":notify",
 		dead:     prefix + "zabor:" + queue + ":dead",
+		reserves: prefix + "zabor:" + queue + ":reserve:",
 	}
 }
 

@@ -2,11 +2,13 @@ package laravel
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -20,7 +22,8 @@ const handler = `Illuminate\Queue\CallQueuedHandler@call`
 
 // Decode reads a payload of a Laravel queue as it was before a pop. The
 // message's ID is the payload's uuid, else its id, else one made from its
-// content. Keys decrypt the commands of ShouldBeEncrypted classes.
+// content. `queue:retry` keeps it; Horizon's Retry makes a new one, and RetryOf is
+// the old. Keys decrypt the commands of ShouldBeEncrypted classes.
 //
 // Err wraps [worker.ErrUnreadable] if raw is no payload; any other Err says why
 // only PHP can run this job, and ID and Class are set then.
@@ -38,9 +41,9 @@ func decode(raw []byte, keys []AppKey) (*worker.Message, *successor) {
 		m.Err = fmt.Errorf("%w: %w", worker.ErrUnreadable, err)
 		return m, nil
 	}
-	m.ID = p.id()
+	m.ID, m.RetryOf = p.id(), p.retryOf()
 	m.Traceparent, m.Tracestate = p.trace()
-	m.DeliveredBefore = p.attempts > 0 || p.fields["retry_of"] != nil
+	m.DeliveredBefore = p.attempts > 0 || p.fields["retry_of"] != nil || p.hasSign()
 	if job := p.text("job"); job != handler {
 		class, _, _ := strings.Cut(job, "@")
 		m.Class = strings.TrimPrefix(class, `\`)
@@ -118,11 +121,56 @@ func (p payload) trace() (parent, state string) {
 	return "00-" + parts[0] + "-" + parts[1] + "-01", ""
 }
 
-func (p payload) id() string {
-	for _, name := range []string{"uuid", "id"} {
-		if s := p.text(name); s != "" {
-			return s
+// signKey is the payload's key that says that a call for the job may have acted.
+// PHP keeps keys that it does not know: `queue:retry` sets attempts to 0, and the
+// sign stays.
+const signKey = "zabor_delivered"
+
+// hasSign reports whether the payload has the sign, with whatever value.
+func (p payload) hasSign() bool {
+	_, ok := p.fields[signKey]
+	return ok
+}
+
+// withSign returns the payload to put back for m. It is m.Raw, with the sign behind
+// its last member if m.MayHaveActed.
+func withSign(m *worker.Message) []byte {
+	if !m.MayHaveActed {
+		return m.Raw
+	}
+	if p, err := parse(m.Raw); err != nil || p.hasSign() {
+		return m.Raw
+	}
+	return withMember(m.Raw, `"`+signKey+`":true`)
+}
+
+// withMember returns raw, a JSON object with members, with one more at its end.
+func withMember(raw []byte, member string) []byte {
+	end := bytes.LastIndexByte(raw, '}')
+	return slices.Concat(raw[:end], []byte(","+member), raw[end:])
+}
+
+func (p payload) id() string { return cmp.Or(p.text("uuid"), p.ownID()) }
+
+// retryOf is the ID of the parked job that this one retries, if that is another than
+// its own: Horizon's Retry makes a new uuid, and one without a uuid got one when it
+// was parked, see withUUID.
+func (p payload) retryOf() string {
+	if of := p.text("retry_of"); of != "" {
+		return of
+	}
+	if uuid := p.text("uuid"); len(uuid) == 36 && uuid[14] == '8' { // one of digest's
+		if own := p.ownID(); uuid == digest([]byte(own)) {
+			return own
 		}
+	}
+	return ""
+}
+
+// ownID is the ID of a payload without a uuid.
+func (p payload) ownID() string {
+	if s := p.text("id"); s != "" {
+		return s
 	}
 	// What a pop leaves as it is: it changes attempts and the order of names.
 	rest := map[string]any{"job": p.fields["job"], "data": p.fields["data"]}

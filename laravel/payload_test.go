@@ -327,3 +327,61 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+// The sign goes behind the last member of the payload, whose bytes stay; a payload
+// that has one, or is none, stays as it is.
+func TestSignOfAPayload(t *testing.T) {
+	t.Parallel()
+	for raw, want := range map[string]string{
+		`{"job":"X","attempts":0}`:                                        `{"job":"X","attempts":0,"zabor_delivered":true}`,
+		"{\"job\":\"X\",\"attempts\":3,\"a\":{\"zabor_delivered\":1} }\n": "{\"job\":\"X\",\"attempts\":3,\"a\":{\"zabor_delivered\":1} ,\"zabor_delivered\":true}\n",
+		`{"zabor_delivered":false,"job":"X","attempts":0}`:                `{"zabor_delivered":false,"job":"X","attempts":0}`,
+		`{"job":"X"}`: `{"job":"X"}`,
+		"hello":       "hello",
+	} {
+		m := Decode([]byte(raw), nil)
+		if got := string(withSign(m)); got != raw {
+			t.Errorf("%q became %q without a call", raw, got)
+		}
+		m.MayHaveActed = true
+		got := withSign(m)
+		if string(got) != want {
+			t.Errorf("%q\nbecame %q\nwant   %q", raw, got, want)
+		}
+		if m.Err != nil {
+			continue
+		}
+		if after := Decode(got, nil); !after.DeliveredBefore || after.Rewritten != m.Rewritten || after.ID != m.ID {
+			t.Errorf("%q: DeliveredBefore=%v, Rewritten=%v, ID %s; was %s", got, after.DeliveredBefore, after.Rewritten, after.ID, m.ID)
+		}
+	}
+}
+
+// A job that goes on to another queue begins there anew.
+func TestJobAnew(t *testing.T) {
+	t.Parallel()
+	for raw, want := range map[string]string{
+		`{"job":"X","attempts":2,"zabor_delivered":true}`:                         `{"job":"X","attempts":0}`,
+		`{ "zabor_delivered" : {"a":[1,2]} , "job":"X","attempts":"3"}`:           `{  "job":"X","attempts":"0"}`,
+		`{"job":"X", "zabor_delivered":1,"attempts":0,"zabor_delivered":2 }`:      `{"job":"X","attempts":0 }`,
+		`{"job":"X","data":{"zabor_delivered":true,"attempts":9},"attempts":1e1}`: `{"job":"X","data":{"zabor_delivered":true,"attempts":9},"attempts":0}`,
+	} {
+		if got, err := anew([]byte(raw)); err != nil || string(got) != want {
+			t.Errorf("%s\nbecame %s, %v\nwant   %s", raw, got, err, want)
+		}
+	}
+}
+
+// A job that Horizon retries has another uuid, and says whose retry it is.
+func TestRetryOf(t *testing.T) {
+	t.Parallel()
+	for raw, want := range map[string][2]string{
+		`{"uuid":"b","retry_of":"a","job":"X","attempts":0}`: {"b", "a"},
+		`{"uuid":"b","job":"X","attempts":0}`:                {"b", ""},
+		`{"uuid":"b","retry_of":7,"job":"X","attempts":0}`:   {"b", ""},
+	} {
+		if m := Decode([]byte(raw), nil); m.Err != nil || m.ID != want[0] || m.RetryOf != want[1] {
+			t.Errorf("%s: ID %q, RetryOf %q, %v", raw, m.ID, m.RetryOf, m.Err)
+		}
+	}
+}

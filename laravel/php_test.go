@@ -151,8 +151,51 @@ func TestLaravelTakesWhatIsGivenBack(t *testing.T) {
 			if kind == "class" && (jobs[0].Data["same"] != true || jobs[0].Data["sku"] != "6122620063") {
 				t.Errorf("Laravel unserialized %v", jobs[0].Data)
 			}
-			if keys := q.app.Keys(ctx, "*").Val(); len(keys) != 0 {
+			if keys := q.keys(t); len(keys) != 0 {
 				t.Errorf("keys %q are left", keys)
+			}
+		})
+	}
+}
+
+// The sign of a call that may have acted costs no attempt in PHP, which keeps it
+// when it gives the job back or retries it.
+func TestLaravelKeepsTheSign(t *testing.T) {
+	needLaravel(t)
+	needPackages(t, "/usr/share/php/Illuminate/Database", "php-illuminate-database", "/usr/share/php/Illuminate/Console", "php-illuminate-console")
+	for _, kind := range []string{"class", "string"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			db, failed := sqliteJobs(t)
+			q := newQueue(t, func(c *Config) { c.Failed = failed })
+			ctx := t.Context()
+			laravel(t, q, "push.php", kind, 1, 1)
+			pushed := q.list(t, q.k.ready)[0]
+			want := strings.TrimSuffix(pushed, "}") + `,"zabor_delivered":true}`
+			m := q.receive(t)
+			m.MayHaveActed = true
+			if err := q.PutBack(ctx, m); err != nil {
+				t.Fatal(err)
+			}
+			jobs := work(t, q, 90, "release", 1)
+			if len(jobs) != 1 || jobs[0].Attempts != 1 || string(jobs[0].Body) != want {
+				t.Fatalf("Laravel saw %+v\nwant attempt 1 of %s", jobs, want)
+			}
+			m = q.receive(t)
+			if err := q.Park(ctx, m, "card refused"); err != nil {
+				t.Fatal(err)
+			}
+			var file string
+			if err := db.QueryRow("SELECT file FROM pragma_database_list").Scan(&file); err != nil {
+				t.Fatal(err)
+			}
+			laravel(t, q, "retry.php", file, m.ID)
+			text := q.list(t, q.k.ready)[0]
+			if p, err := parse([]byte(text)); err != nil || p.attempts != 0 || !p.hasSign() {
+				t.Errorf("queue:retry pushed %s (%v), want no attempts and the sign", text, err)
+			}
+			if m := q.receive(t); !m.DeliveredBefore || m.Err != nil {
+				t.Errorf("DeliveredBefore=%v, error %v", m.DeliveredBefore, m.Err)
 			}
 		})
 	}
@@ -349,7 +392,7 @@ func TestLaravelTakesWhatIsForwardedAndRetried(t *testing.T) {
 			t.Errorf("Laravel saw %+v on queue %s, want order %d as it was pushed", jobs, from.c.Queue, i+1)
 		}
 	}
-	if keys := q.app.Keys(ctx, "*").Val(); len(keys) != 0 {
+	if keys := q.keys(t); len(keys) != 0 {
 		t.Errorf("keys %q are left", keys)
 	}
 }

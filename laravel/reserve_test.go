@@ -136,7 +136,7 @@ func FuzzReserve(f *testing.F) {
 		if err := q.Ack(t.Context(), m); err != nil {
 			t.Fatal(err)
 		}
-		if keys := q.app.Keys(t.Context(), "*").Val(); len(keys) != 0 {
+		if keys := q.keys(t); len(keys) != 0 {
 			t.Fatal(fmt.Sprint("left: ", keys))
 		}
 	})

@@ -13,15 +13,21 @@ import "github.com/redis/go-redis/v9"
 // whole seconds, as Laravel does, can tell, and whoever looks can tell it from
 // that of a PHP worker.
 var (
-	takeScript = redis.NewScript(`
--- Moves what is due to the list and reserves the head of the list.
+	reserveScript = redis.NewScript(`
+-- Moves what is due to the list and reserves jobs from the head of the list.
 -- KEYS[1] list  KEYS[2] :delayed  KEYS[3] :reserved  KEYS[4] :notify
 -- KEYS[5] list of payloads that cannot be decoded
+-- KEYS[6] what this worker's last reserve gave: its number, and each payload
+-- behind its length
 -- ARGV[1] lease in seconds, may have a fraction
 -- ARGV[2] how many due jobs are moved at most, and as many lost ones
 -- ARGV[3] 1: the payloads that were moved are told
--- Returns nothing if there is no job, {"job", payload, member of :reserved}, or
--- {"dead", payload, reason}; behind that the payloads that were moved.
+-- ARGV[4] number of this reserve, of 16 digits, above those of all earlier ones;
+-- the same number again: the reply was lost
+-- ARGV[5] how many jobs are wanted at most
+-- ARGV[6] how long KEYS[6] is kept, in milliseconds
+-- Returns {"job", payload, member of :reserved} or {"dead", payload, reason} for
+-- each job, and {"moved", payload, ""} for each that was moved, in one list.
 
 -- only returns where the value of the text's only key "attempts" begins, at
 -- whatever depth. Nearly every payload has just one.
@@ -57,58 +63,103 @@ local function last(text)
 end
 
 -- raise returns the text with the number at a place raised by one, or nil if
--- that is not the number that a reader of the JSON finds in attempts.
-local function raise(text, at, attempts)
+-- that is not the number that a reader of the JSON finds in attempts: then the
+-- reader does not find another number that is put in its place.
+local function raise(text, at)
   local token = at and (text:match('^-?%d[%d.eE+-]*', at) or text:match('^"(%d+)"', at))
   local n = tonumber(token or nil)
-  if not n or n ~= tonumber(attempts) or n + 1 == n then return nil end
+  if not n or n + 1 == n then return nil end
+  local raised = string.format('%.14g', n + 1)
   local first = text:byte(at) == 34 and at + 1 or at
-  local raised = text:sub(1, first - 1) .. string.format('%.14g', n + 1) .. text:sub(first + #token)
-  local ok, job = pcall(cjson.decode, raised)
-  if ok and raised ~= text and tonumber(job.attempts) == n + 1 then return raised end
+  local before, after = text:sub(1, first - 1), text:sub(first + #token)
+  local other = '90071992547'
+  while text:find(other, 1, true) do other = tostring(tonumber(other) + 1) end
+  local ok, job = pcall(cjson.decode, before .. other .. after)
+  if not ok or type(job) ~= 'table' or tonumber(job.attempts) ~= tonumber(other) then return nil end
+  if tonumber(raised) == n + 1 then return before .. raised .. after end
 end
 
 -- count returns the payload with attempts raised by one, every other byte as it
 -- is: cjson would round long numbers and turn [] into {}. Or nil and why not.
 local function count(text)
+  local raised = raise(text, only(text))
+  if raised then return raised end
   local ok, job = pcall(cjson.decode, text)
   if not ok then return nil, 'not JSON: ' .. job end
   if type(job) ~= 'table' then return nil, 'not a JSON object' end
   local kind = type(job.attempts)
   if kind ~= 'number' and kind ~= 'string' then return nil, 'without a number of attempts' end
-  local raised = raise(text, only(text), job.attempts) or raise(text, last(text), job.attempts)
+  raised = raise(text, last(text))
   if not raised then return nil, 'with attempts that cannot be counted' end
   return raised
 end
 
-for i, ask in ipairs({'LLEN', 'ZCARD', 'ZCARD', 'LLEN', 'LLEN'}) do redis.call(ask, KEYS[i]) end
-local now = redis.call('TIME')
-local moved = {}
-for _, from in ipairs({KEYS[2], KEYS[3]}) do
-  local due = redis.call('ZRANGEBYSCORE', from, '-inf', now[1], 'LIMIT', 0, ARGV[2])
-  if #due > 0 then
-    redis.call('ZREMRANGEBYRANK', from, 0, #due - 1)
-    redis.call('RPUSH', KEYS[1], unpack(due))
-    for i = 1, #due do
-      if ARGV[3] == '1' then moved[#moved + 1] = due[i] end
-      due[i] = '1'
-    end
-    redis.call('RPUSH', KEYS[4], unpack(due))
-  end
+local number = redis.call('GETRANGE', KEYS[6], 0, 15)
+if number > ARGV[4] then return {} end -- it comes after a later one, and nobody waits for it
+local time = redis.call('TIME')
+local ends = math.ceil(time[1] + time[2] / 1000000 + ARGV[1]) - 0.5
+local given = {}
+local function give(kind, payload, more)
+  local n = #given
+  given[n + 1], given[n + 2], given[n + 3] = kind, payload, more
 end
 
-local payload = redis.call('LINDEX', KEYS[1], 0)
-if not payload then return false end
-local ok, member, reason = pcall(count, payload)
-if not ok then member, reason = nil, 'not read: ' .. member end
-redis.call('LPOP', KEYS[1])
-redis.call('LPOP', KEYS[4])
-if not member then
-  redis.call('RPUSH', KEYS[5], payload)
-  return {'dead', payload, reason, unpack(moved)}
+if number == ARGV[4] then
+  local text, at = redis.call('GET', KEYS[6]), 17
+  while at <= #text do
+    local size, from = text:match('^(%d+) ()', at)
+    at = from + size
+    local payload = text:sub(from, at - 1)
+    local member = count(payload)
+    if redis.call('ZREM', KEYS[3], member) == 1 then
+      redis.call('ZADD', KEYS[3], ends, member)
+      give('job', payload, member)
+    end
+  end
+  return given
 end
-redis.call('ZADD', KEYS[3], math.ceil(now[1] + now[2] / 1000000 + ARGV[1]) - 0.5, member)
-return {'job', payload, member, unpack(moved)}
+
+local due = {redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', time[1], 'LIMIT', 0, ARGV[2]), redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', time[1], 'LIMIT', 0, ARGV[2])}
+local payloads = redis.call('LRANGE', KEYS[1], 0, ARGV[5] - 1)
+if #due[1] + #due[2] + #payloads == 0 then return given end
+redis.call('LLEN', KEYS[4])
+redis.call('LLEN', KEYS[5])
+for i, moved in ipairs(due) do
+  if #moved > 0 then
+    redis.call('ZREMRANGEBYRANK', KEYS[i + 1], 0, #moved - 1)
+    redis.call('RPUSH', KEYS[1], unpack(moved))
+    for k = 1, #moved do
+      if ARGV[3] == '1' then give('moved', moved[k], '') end
+      moved[k] = '1'
+    end
+    redis.call('RPUSH', KEYS[4], unpack(moved))
+  end
+end
+if #payloads < tonumber(ARGV[5]) and #due[1] + #due[2] > 0 then payloads = redis.call('LRANGE', KEYS[1], 0, ARGV[5] - 1) end
+
+local members, memory, dead = {}, {ARGV[4]}, {}
+for _, payload in ipairs(payloads) do
+  local ok, member, reason = pcall(count, payload)
+  if not ok then member, reason = nil, 'not read: ' .. member end
+  if member then
+    members[#members + 1], members[#members + 2] = ends, member
+    local n = #memory
+    memory[n + 1], memory[n + 2], memory[n + 3] = #payload, ' ', payload
+    give('job', payload, member)
+  else
+    dead[#dead + 1] = payload
+    give('dead', payload, reason)
+  end
+end
+for _, key in ipairs({KEYS[1], KEYS[4]}) do
+  if #payloads == 1 then redis.call('LPOP', key) else redis.call('LTRIM', key, #payloads, -1) end -- the one is cheaper
+end
+if #dead > 0 then redis.call('RPUSH', KEYS[5], unpack(dead)) end
+if #members > 0 then
+  redis.call('ZADD', KEYS[3], unpack(members))
+  redis.call('SET', KEYS[6], table.concat(memory), 'PX', ARGV[6])
+end
+return given
 `)
 
 	laterScript = redis.NewScript(`

@@ -10,13 +10,16 @@ package laravel
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"zabor/internal/pipe"
 	"zabor/worker"
 )
 
@@ -29,7 +32,7 @@ type Config struct {
 	AppKeys    []AppKey      // the application's key and its previous ones; none: encrypted jobs are refused
 	Failed     *FailedJobs   // nil: Park is an error
 	Horizon    string        // horizon.prefix, where Horizon is installed; empty: it is not
-	Warn       func(error)   // is told when Horizon could not be told; nil: nobody is
+	Warn       func(error)   // is told of errors that fail no job, such as Horizon's; nil: nobody is
 }
 
 // Source is one Laravel queue.
@@ -39,23 +42,24 @@ type Source struct {
 	c       Config
 	k       keys
 	h       *horizon // nil: there is none
+	pipe    *pipe.Pipe
+	id      string // names this Source in Redis
 
-	mu     sync.Mutex
-	dead   []string  // undecodable payloads to be delivered (again)
-	listed time.Time // when their list was last looked at
+	mu       sync.Mutex
+	reserves int64     // answered ones: the number of the one that follows
+	dead     []string  // undecodable payloads to be delivered (again)
+	listed   time.Time // when their list was last looked at
 }
 
-// poll is how long Receive waits for a token before it looks for due jobs itself:
-// delayed and lost ones push none.
-const poll = time.Second
-
-// migrate is how many due jobs, and how many lost ones, a Receive moves at most.
-const migrate = 100
+const (
+	poll    = time.Second // longest Wait
+	migrate = 100         // most due jobs, and most lost ones, that a Receive moves
+	most    = 100         // jobs of one Receive
+)
 
 // NewSource makes the source of a queue. The client must not repeat commands by
-// itself (MaxRetries -1): a repeated reserve leaves a job reserved that nobody
-// holds. A cluster's client repeats after network errors all the same; such a job
-// comes back when its lease ends.
+// itself (MaxRetries -1): an ack that is repeated finds its job gone. A cluster's
+// client repeats after network errors all the same.
 func NewSource(client redis.UniversalClient, c Config) (*Source, error) {
 	switch {
 	case c.Queue == "":
@@ -66,7 +70,7 @@ func NewSource(client redis.UniversalClient, c Config) (*Source, error) {
 		return nil, fmt.Errorf("laravel queue %s: retry_after is %v, at least 1s", c.Queue, c.RetryAfter)
 	}
 	cluster := isCluster(client)
-	s := &Source{redis: client, c: c, k: names(c.Prefix, c.Queue, cluster), cluster: cluster}
+	s := &Source{redis: client, c: c, k: names(c.Prefix, c.Queue, cluster), cluster: cluster, pipe: pipe.New(client), id: rand.Text()}
 	if c.Horizon != "" {
 		s.h = &horizon{redis: client, prefix: c.Horizon, connection: c.Connection, warn: c.Warn}
 	}
@@ -97,51 +101,55 @@ type receipt struct {
 	shown  *shown     // what Horizon shows of it; nil: nothing
 }
 
-// Receive waits for the next job. Undecodable payloads that are still in their
-// list are delivered at the first Receive and again each RetryAfter.
+// Receive takes jobs from the head of the queue. Undecodable payloads that are
+// still in their list come first, at the first Receive and again each RetryAfter.
 //
-// A job is never lost between Redis and the caller: when ctx ends while Redis is
-// reserving one, that job is returned, with a nil error.
-func (s *Source) Receive(ctx context.Context) (*worker.Message, error) {
-	for {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		if m, err := s.unread(ctx); m != nil || err != nil {
-			return m, err
-		}
-		if m, err := s.take(ctx); m != nil || err != nil {
-			return m, err
-		}
-		if err := s.wait(ctx); err != nil {
-			return nil, err
-		}
+// If the reply was lost, the next Receive gets the jobs of this one, with a new
+// lease and not as delivered before: Redis keeps them in a key of this Source's for
+// RetryAfter.
+func (s *Source) Receive(ctx context.Context, n int) ([]*worker.Message, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
 	}
-}
-
-// take reserves the next job; nil: there is none.
-func (s *Source) take(ctx context.Context) (*worker.Message, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if ms, err := s.unread(ctx, n); len(ms) > 0 || err != nil {
+		return ms, err
+	}
 	begun := time.Now()
-	reply, err := takeScript.Run(context.WithoutCancel(ctx), s.redis,
-		[]string{s.k.ready, s.k.delayed, s.k.reserved, s.k.notify, s.k.dead}, seconds(s.c.RetryAfter), migrate, s.h != nil).StringSlice()
-	if errors.Is(err, redis.Nil) {
-		return nil, nil
+	reply, err := reserveScript.Run(context.WithoutCancel(ctx), s.redis,
+		[]string{s.k.ready, s.k.delayed, s.k.reserved, s.k.notify, s.k.dead, s.k.reserves + s.id},
+		seconds(s.c.RetryAfter), migrate, s.h != nil, fmt.Sprintf("%016d", s.reserves), min(n, most), s.c.RetryAfter.Milliseconds()).StringSlice()
+	if err == nil && len(reply)%3 != 0 {
+		err = fmt.Errorf("the script replied %d parts", len(reply))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("laravel queue %s: cannot reserve a job: %w", s.c.Queue, err)
+		return nil, fmt.Errorf("laravel queue %s: cannot reserve jobs: %w", s.c.Queue, err)
 	}
-	if len(reply) < 3 {
-		return nil, fmt.Errorf("laravel queue %s: Redis replied %d parts to the reserve script, want 3", s.c.Queue, len(reply))
+	s.reserves++
+	var ms []*worker.Message
+	var moved []string
+	for part := range slices.Chunk(reply, 3) {
+		switch kind, payload, more := part[0], part[1], part[2]; kind {
+		case "moved":
+			moved = append(moved, payload)
+			continue
+		case "dead":
+			ms = append(ms, unreadable(payload, more))
+		default:
+			ms = append(ms, s.message(payload, more))
+		}
+		ms[len(ms)-1].ReservedUntil = begun.Add(s.c.RetryAfter)
 	}
-	m := unreadable(reply[1], reply[2])
-	if reply[0] != "dead" {
-		m = s.message(reply[1], reply[2])
+	s.h.reserved(ctx, s.c.Queue, ms, moved)
+	for len(ms) > n { // the lost reply had more than is wanted now
+		last := ms[len(ms)-1]
+		if err := s.PutBack(ctx, last); err != nil && !errors.Is(err, worker.ErrLost) {
+			s.warn(fmt.Errorf("it comes back as one that was delivered before: %w", err))
+		}
+		ms = ms[:len(ms)-1]
 	}
-	r := m.Receipt.(receipt)
-	m.ReservedUntil = begun.Add(s.c.RetryAfter)
-	r.shown = s.h.reserved(ctx, s.c.Queue, m, reply[3:])
-	m.Receipt = r
-	return m, nil
+	return ms, nil
 }
 
 // message is a reserved job.
@@ -155,10 +163,8 @@ func (s *Source) message(raw, member string) *worker.Message {
 	return m
 }
 
-// unread returns a payload that could not be decoded and was never acked.
-func (s *Source) unread(ctx context.Context) (*worker.Message, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// unread returns payloads that could not be decoded and were never acked.
+func (s *Source) unread(ctx context.Context, n int) ([]*worker.Message, error) {
 	if s.listed.IsZero() || time.Since(s.listed) >= s.c.RetryAfter {
 		dead, err := s.redis.LRange(ctx, s.k.dead, 0, migrate-1).Result()
 		if err != nil {
@@ -166,12 +172,13 @@ func (s *Source) unread(ctx context.Context) (*worker.Message, error) {
 		}
 		s.dead, s.listed = dead, time.Now()
 	}
-	if len(s.dead) == 0 {
-		return nil, nil
+	n = min(n, len(s.dead))
+	var ms []*worker.Message
+	for _, raw := range s.dead[:n] {
+		ms = append(ms, unreadable(raw, "found in "+s.k.dead))
 	}
-	raw := s.dead[0]
-	s.dead = s.dead[1:]
-	return unreadable(raw, "found in "+s.k.dead), nil
+	s.dead = s.dead[n:]
+	return ms, nil
 }
 
 func unreadable(raw, reason string) *worker.Message {
@@ -186,9 +193,9 @@ func unreadable(raw, reason string) *worker.Message {
 	}
 }
 
-// wait returns when there may be a job: after a push, or after poll. The token
-// that it takes is only a hint and may be lost with ctx.
-func (s *Source) wait(ctx context.Context) error {
+// Wait returns after a push, or after a second: delayed and lost jobs push no
+// token. The token that it takes is only a hint and may be lost with ctx.
+func (s *Source) Wait(ctx context.Context) error {
 	done := make(chan error, 1)
 	go func() {
 		done <- s.redis.BLPop(context.WithoutCancel(ctx), poll, s.k.notify).Err()
@@ -209,10 +216,10 @@ func (s *Source) wait(ctx context.Context) error {
 // chain, the next job is dispatched in the same script; on a cluster where the
 // two queues are in different slots, before m is removed.
 //
-// A job that goes on to m.Then has no attempts there, as one that is retried.
+// A job that goes on to m.Then has neither attempts nor a sign there.
 func (s *Source) Ack(ctx context.Context, m *worker.Message) error {
 	if m.Then != "" {
-		fresh, err := withoutAttempts(m.Raw)
+		fresh, err := anew(m.Raw)
 		if err != nil {
 			return fmt.Errorf("laravel queue %s: job %s did not go on to %s and stays: %w", s.c.Queue, m.ID, m.Then, err)
 		}
@@ -236,14 +243,15 @@ func (s *Source) remove(ctx context.Context, m *worker.Message) error {
 	var n int64
 	var err error
 	if r.dead {
-		n, err = s.redis.LRem(ctx, s.k.dead, 1, string(m.Raw)).Result()
+		n, err = s.pipe.Do(ctx, "LREM", s.k.dead, 1, m.Raw).Int64()
 	} else {
-		n, err = s.redis.ZRem(ctx, s.k.reserved, r.member).Result()
+		n, err = s.pipe.Do(ctx, "ZREM", s.k.reserved, r.member).Int64()
 	}
 	return s.answered("ack", m, n, err)
 }
 
-// Later releases m for another delivery. When Redis's answer is lost, m may have
+// Later releases m for another delivery. Its sign is a key of the payload, see
+// signKey. When Redis's answer is lost, m may have
 // been released all the same; asked again, Later ends the lease of whoever has
 // taken m meanwhile, so that m is delivered once more, never lost. A payload that
 // cannot be decoded stays where it is and is delivered again after RetryAfter.
@@ -252,11 +260,12 @@ func (s *Source) Later(ctx context.Context, m *worker.Message, delay time.Durati
 	if r.dead {
 		return nil
 	}
-	n, err := laterScript.Run(ctx, s.redis, []string{s.k.delayed, s.k.reserved}, r.member, m.Raw, seconds(delay)).Int64()
+	payload := withSign(m)
+	n, err := s.pipe.Run(ctx, laterScript, []string{s.k.delayed, s.k.reserved}, r.member, payload, seconds(delay)).Int64()
 	if err := s.answered("release", m, n, err); err != nil {
 		return err
 	}
-	s.h.pending(ctx, s.c.Queue, m, m.Raw)
+	s.h.pending(ctx, s.c.Queue, m, payload)
 	return nil
 }
 
@@ -267,11 +276,12 @@ func (s *Source) PutBack(ctx context.Context, m *worker.Message) error {
 	if r.dead {
 		return nil
 	}
-	n, err := putBackScript.Run(ctx, s.redis, []string{s.k.ready, s.k.reserved, s.k.notify}, r.member, m.Raw).Int64()
+	payload := withSign(m)
+	n, err := s.pipe.Run(ctx, putBackScript, []string{s.k.ready, s.k.reserved, s.k.notify}, r.member, payload).Int64()
 	if err := s.answered("put back", m, n, err); err != nil {
 		return err
 	}
-	s.h.pending(ctx, s.c.Queue, m, m.Raw)
+	s.h.pending(ctx, s.c.Queue, m, payload)
 	return nil
 }
 
@@ -281,7 +291,7 @@ func (s *Source) Renew(ctx context.Context, m *worker.Message) error {
 	if r.dead {
 		return nil
 	}
-	n, err := renewScript.Run(ctx, s.redis, []string{s.k.reserved}, r.member, seconds(s.c.RetryAfter)).Int64()
+	n, err := s.pipe.Run(ctx, renewScript, []string{s.k.reserved}, r.member, seconds(s.c.RetryAfter)).Int64()
 	return s.answered("renew", m, n, err)
 }
 
@@ -327,6 +337,12 @@ func (s *Source) answered(what string, m *worker.Message, n int64, err error) er
 		return fmt.Errorf("laravel queue %s: %s of job %s: %w", s.c.Queue, what, m.ID, worker.ErrLost)
 	}
 	return nil
+}
+
+func (s *Source) warn(err error) {
+	if s.c.Warn != nil {
+		s.c.Warn(err)
+	}
 }
 
 func seconds(d time.Duration) float64 { return d.Seconds() }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -63,7 +64,7 @@ func (q queue) receive(t testing.TB) *worker.Message {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	m, err := q.Receive(ctx)
+	m, err := worker.Next(ctx, q)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,6 +87,22 @@ func (q queue) set(t testing.TB, key string) []redis.Z {
 		t.Fatal(err)
 	}
 	return v
+}
+
+// keys are the names of all keys but those that remember a reserve, which expire.
+func (q queue) keys(t testing.TB) []string {
+	t.Helper()
+	keys, err := q.app.Keys(t.Context(), "*").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(keys, func(key string) bool {
+		left, err := q.app.PTTL(t.Context(), key).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.HasPrefix(key, q.k.reserves) && left > 0 && left <= q.c.RetryAfter
+	})
 }
 
 // now is Redis's clock in seconds.
@@ -203,7 +220,7 @@ func TestKeys(t *testing.T) {
 		{"p:", "a{}c", true, "p:queues:{a{}c}", "p:zabor:{a{}c}:dead"},
 	} {
 		k := names(tt.prefix, tt.queue, tt.hashTag)
-		want := keys{tt.ready, tt.ready + ":delayed", tt.ready + ":reserved", tt.ready + ":notify", tt.dead}
+		want := keys{tt.ready, tt.ready + ":delayed", tt.ready + ":reserved", tt.ready + ":notify", tt.dead, strings.TrimSuffix(tt.dead, "dead") + "reserve:"}
 		if k != want {
 			t.Errorf("%q, %q, %v:\n got %+v\nwant %+v", tt.prefix, tt.queue, tt.hashTag, k, want)
 		}
@@ -286,7 +303,7 @@ func TestReserveTouchesOnlyAttempts(t *testing.T) {
 			if err := q.Ack(t.Context(), m); err != nil {
 				t.Error(err)
 			}
-			if keys := q.app.Keys(t.Context(), "*").Val(); len(keys) != 0 {
+			if keys := q.keys(t); len(keys) != 0 {
 				t.Errorf("keys %q are left", keys)
 			}
 		})
@@ -364,12 +381,12 @@ func TestKeysOfAnotherType(t *testing.T) {
 		}
 		want := copies(q)
 		mend := spoil(q, key)
-		if m, err := q.take(t.Context()); err == nil {
-			t.Errorf("take while %s is a hash: %+v, want an error", key, m)
+		if m, err := q.Receive(t.Context(), 1); err == nil {
+			t.Errorf("Receive while %s is a hash: %+v, want an error", key, m)
 		}
 		mend()
 		if n := copies(q); n != want {
-			t.Errorf("take while %s is a hash left %d jobs of %d", key, n, want)
+			t.Errorf("Receive while %s is a hash left %d jobs of %d", key, n, want)
 		}
 	}
 }
@@ -430,7 +447,7 @@ func TestPoisonIsKept(t *testing.T) {
 			if err := q.Ack(t.Context(), m); err != nil {
 				t.Fatal(err)
 			}
-			if keys := q.app.Keys(t.Context(), "*").Val(); len(keys) != 0 {
+			if keys := q.keys(t); len(keys) != 0 {
 				t.Errorf("keys %q are left", keys)
 			}
 		})
@@ -618,7 +635,7 @@ func TestStaleAndMissingTokens(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
 	defer cancel()
-	if m, err := q.Receive(ctx); !errors.Is(err, context.DeadlineExceeded) {
+	if m, err := worker.Next(ctx, q); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("Receive = %v, %v on an empty queue with stale tokens", m, err)
 	}
 	if n := q.list(t, q.k.notify); len(n) != 0 {
@@ -671,7 +688,7 @@ func TestPrefixes(t *testing.T) {
 		if err := q.Later(t.Context(), q.receive(t), 0); err != nil {
 			t.Fatal(err)
 		}
-		if keys := q.app.Keys(t.Context(), "*").Val(); len(keys) != 1 || keys[0] != tt.prefix+"queues:"+tt.queue+":delayed" {
+		if keys := q.keys(t); len(keys) != 1 || keys[0] != tt.prefix+"queues:"+tt.queue+":delayed" {
 			t.Errorf("prefix %q: keys %q", tt.prefix, keys)
 		}
 	}
@@ -697,7 +714,7 @@ func TestDeadlineWhileReserving(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	m, err := q.Receive(ctx)
+	m, err := worker.Next(ctx, q)
 	if err != nil {
 		t.Fatalf("Receive: %v", err)
 	}

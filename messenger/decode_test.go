@@ -328,3 +328,29 @@ func sameData(a, b any) bool {
 	}
 	return reflect.DeepEqual(a, b)
 }
+
+// The sign goes behind whatever headers there are, whose bytes stay.
+func TestSignOfAMessage(t *testing.T) {
+	t.Parallel()
+	for was, want := range map[string]string{
+		`[]`:                             `{"Zabor-Delivered":"1"}`,
+		` [ ] `:                          `{"Zabor-Delivered":"1"}`,
+		`{}`:                             `{"Zabor-Delivered":"1"}`,
+		`null`:                           `{"Zabor-Delivered":"1"}`,
+		`{"h":"a\/b", "n":{"x":[1.0]} }`: `{"h":"a\/b", "n":{"x":[1.0]} ,"Zabor-Delivered":"1"}`,
+		`{"Zabor-Delivered":"1"}`:        `{"Zabor-Delivered":"1"}`,
+		`{"Zabor-Delivered":""}`:         `{"Zabor-Delivered":""}`,
+	} {
+		e, err := readEnvelope([]byte(`{"body":"x","headers":` + was + `}`))
+		ok(t, err)
+		d := e.delivered()
+		if string(d.headersJSON) != want || !d.deliveredBefore() {
+			t.Errorf("headers %s became %s, want %s", was, d.headersJSON, want)
+		}
+		again, err := readEnvelope(d.json())
+		ok(t, err)
+		if string(again.delivered().headersJSON) != want {
+			t.Errorf("headers %s became %s the second time, want %s", was, again.delivered().headersJSON, want)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -127,6 +128,41 @@ func writeHeaders(headers []header) []byte {
 	return append(b, '}')
 }
 
+// deliveredHeader is a header that says that a call for the message may have
+// acted. PHP looks at no header that it does not know, and no signature covers it.
+const deliveredHeader = "Zabor-Delivered"
+
+func (e *envelope) deliveredBefore() bool {
+	return slices.ContainsFunc(e.headers, func(h header) bool { return h.name == deliveredHeader })
+}
+
+// delivered returns e with the header, behind the others. Their bytes stay.
+func (e *envelope) delivered() *envelope {
+	if e.deliveredBefore() {
+		return e
+	}
+	d := *e
+	field := append(append(quote(deliveredHeader), ':'), quote("1")...)
+	d.headersJSON = slices.Concat([]byte("{"), field, []byte("}"))
+	if len(e.headers) > 0 {
+		end := bytes.LastIndexByte(e.headersJSON, '}')
+		d.headersJSON = slices.Concat(e.headersJSON[:end], []byte(","), field, e.headersJSON[end:])
+	}
+	d.headers = append(slices.Clone(e.headers), header{name: deliveredHeader, value: "1"})
+	return &d
+}
+
+// withoutOurs returns e without zabor's own headers, and whether it had any.
+func (e *envelope) withoutOurs() (out *envelope, changed bool) {
+	headers := slices.DeleteFunc(slices.Clone(e.headers), func(h header) bool { return h.name == deliveredHeader || h.name == originHeader })
+	if len(headers) == len(e.headers) {
+		return e, false
+	}
+	n := *e
+	n.headers, n.headersJSON = headers, writeHeaders(headers)
+	return &n, true
+}
+
 // json is the envelope as a stream entry holds it, before the wrapper.
 func (e *envelope) json() []byte {
 	return fmt.Appendf(nil, `{"body":%s,"headers":%s}`, e.bodyJSON, e.headersJSON)
@@ -218,6 +254,7 @@ func (e *envelope) decode() (step.Message, error) {
 		return e.decodePHP()
 	}
 	m := step.Message{Class: strings.TrimPrefix(class, `\`)}
+	m.DeliveredBefore = e.deliveredBefore()
 	for _, stamp := range []string{redeliveryStamp, sentToFailureStamp, handledStamp} {
 		m.DeliveredBefore = m.DeliveredBefore || e.header(stampPrefix+stamp) != ""
 	}
@@ -241,7 +278,7 @@ func (e *envelope) decodePHP() (step.Message, error) {
 	if err != nil {
 		return step.Message{}, unreadable(err.Error())
 	}
-	m := step.Message{Class: strings.TrimPrefix(doc.message.Class, `\`)}
+	m := step.Message{Class: strings.TrimPrefix(doc.message.Class, `\`), DeliveredBefore: e.deliveredBefore()}
 	for _, it := range doc.stamps.Items {
 		switch it.Key {
 		case php.String(redeliveryStamp), php.String(sentToFailureStamp), php.String(handledStamp):

@@ -38,8 +38,9 @@ type Parked struct {
 }
 
 // originHeader names in a parked message the stream and the entry that it comes
-// from: whoever parks it again, because the first one died before the ack, finds it
-// by that. PHP looks at no header that it does not know.
+// from. Who parks the message again, because the first one died before the ack, finds
+// it by that, and so does the fence when it is retried. PHP looks at no header that it
+// does not know.
 const originHeader = "Zabor-Origin"
 
 // withOrigin is p with its origin among its headers.
@@ -48,13 +49,9 @@ func (p Parked) withOrigin() (Parked, error) {
 	if err != nil || p.Origin == "" {
 		return p, err
 	}
-	headers = append(withoutOrigin(headers), header{name: originHeader, value: p.Origin})
-	p.Headers = string(writeHeaders(headers))
+	headers = slices.DeleteFunc(headers, func(h header) bool { return h.name == originHeader })
+	p.Headers = string(writeHeaders(append(headers, header{name: originHeader, value: p.Origin})))
 	return p, nil
-}
-
-func withoutOrigin(headers []header) []header {
-	return slices.DeleteFunc(slices.Clone(headers), func(h header) bool { return h.name == originHeader })
 }
 
 // Table is the table of Symfony's Doctrine transport, the failure transport that

@@ -36,6 +36,12 @@ return 1
 // One that has been in the failure transport loses the stamp that says so: with
 // it, Symfony would drop the message when its handlers fail for good.
 func (s *Source) Forward(ctx context.Context, m *worker.Message, stream string) error {
+	return s.moveTo(ctx, m, stream, false)
+}
+
+// moveTo forwards m. anew: without zabor's own headers, since it has not been handled
+// there.
+func (s *Source) moveTo(ctx context.Context, m *worker.Message, stream string, anew bool) error {
 	d, err := s.deliveryOf(m)
 	if err != nil {
 		return err
@@ -46,7 +52,7 @@ func (s *Source) Forward(ctx context.Context, m *worker.Message, stream string) 
 	if d.envelope == nil || errors.Is(m.Err, worker.ErrUnreadable) {
 		return fmt.Errorf("transport %s, message %s: not forwarded to %s, it stays: %w", s.name, d.id, stream, cmp.Or(m.Err, worker.ErrUnreadable))
 	}
-	fields := s.outside(d)
+	fields := s.outside(d, anew)
 	if !s.cfg.Cluster || hashed(stream) == hashed(s.cfg.Stream) {
 		return s.answer(ctx, d, true, forward, []string{s.cfg.Stream, stream}, append([]any{s.cfg.DeleteAfterAck}, fields...)...)
 	}
@@ -60,9 +66,14 @@ func (s *Source) Forward(ctx context.Context, m *worker.Message, stream string) 
 }
 
 // outside is d's entry as it is for those who know nothing of the failure
-// transport that it has been in.
-func (s *Source) outside(d *delivery) []any {
+// transport that it has been in. anew: without zabor's own headers.
+func (s *Source) outside(d *delivery, anew bool) []any {
 	e, changed := d.envelope.outside(s.secret)
+	if anew {
+		var more bool
+		e, more = e.withoutOurs()
+		changed = changed || more
+	}
 	if !changed {
 		return d.fields
 	}

@@ -350,7 +350,8 @@ func (s *Source) FailedMessage(ctx context.Context, id string) (FailedMessage, e
 }
 
 // Retry puts the message of that id at the end of its stream, with the body and
-// headers that it has, and only then removes it. Whatever fails or dies in
+// headers that it has, and only then removes it. It is a new entry, and its RetryOf
+// is the ID that the message was parked with. Whatever fails or dies in
 // between leaves it in both, never in neither. Of two that retry it at the same
 // time one gets ErrNotKept; but for a failure transport whose stream is in another
 // slot of a cluster: there both may put it back. ErrInHand: nothing was done.
@@ -360,7 +361,7 @@ func (s *Source) Retry(ctx context.Context, id string) error {
 
 // MoveOn puts the message of that id at the end of another stream of the same
 // connection, as Retry does at that of its own, but without the stamp that says
-// that it is in a failure transport.
+// that it is in a failure transport, and without zabor's own headers.
 func (s *Source) MoveOn(ctx context.Context, id, stream string) error {
 	return s.requeue(ctx, id, stream)
 }
@@ -426,10 +427,10 @@ func (s *Source) value(p Parked, outside bool) ([]byte, error) {
 	if err != nil {
 		return nil, unreadable("its headers: " + err.Error())
 	}
-	headers = withoutOrigin(headers)
 	e := &envelope{bodyJSON: quote(p.Body), headersJSON: writeHeaders(headers), body: p.Body, headers: headers}
 	if outside {
 		e, _ = e.outside(s.secret)
+		e, _ = e.withoutOurs()
 	}
 	return s.cfg.Serializer.wrap(e.json()), nil
 }
@@ -444,21 +445,21 @@ func (s *Source) kept(k Kept) (FailedMessage, bool) {
 	}
 	e := &envelope{body: k.Body, headers: headers}
 	m.Message.Message, m.Message.Err = e.decode()
-	if stream, id, ok := cutLast(e.header(originHeader), " "); ok && stream == s.cfg.Stream {
-		m.Message.ID = id // that of the message that zabor parked
-	}
+	m.Message.ID = cmp.Or(s.retryOf(e), m.Message.ID)
 	origin, reason := e.failure()
 	m.Reason = reason
 	return m, origin == "" || origin == s.name
 }
 
-// cutLast cuts s around the last sep.
-func cutLast(s, sep string) (before, after string, found bool) {
-	i := strings.LastIndex(s, sep)
-	if i < 0 {
-		return s, "", false
+// retryOf is the ID of the message of this transport that zabor parked as e; empty:
+// e was never parked, or elsewhere.
+func (s *Source) retryOf(e *envelope) string {
+	origin := e.header(originHeader)
+	id, ours := strings.CutPrefix(origin, s.cfg.Stream+" ")
+	if !ours || !entryID.MatchString(id) {
+		return ""
 	}
-	return s[:i], s[i+len(sep):], true
+	return id
 }
 
 // failure is the transport that a parked envelope comes from and its last error.

@@ -110,6 +110,28 @@ func TestFailedListRetryForget(t *testing.T) {
 				if m.Err != nil || m.Data["orderId"] != "201" || !m.DeliveredBefore {
 					t.Errorf("the message put back: %+v", m)
 				}
+				was := m.RetryOf // the ID that it was parked with
+				if !entryID.MatchString(was) || was == m.ID {
+					t.Errorf("the message put back has ID %s and is a retry of %q", m.ID, was)
+				}
+				m.MayHaveActed = true
+				ok(t, tr.Later(ctx, m, 0))
+				again := tr.next(t)
+				if again.ID != m.ID || again.RetryOf != was {
+					t.Errorf("put off, it has ID %s and is a retry of %q; had %s, %s", again.ID, again.RetryOf, m.ID, was)
+				}
+				ok(t, tr.Park(ctx, again, "again"))
+				twice := failedIDs(t, tr.Source)[0]
+				ok(t, tr.Retry(ctx, twice))
+				if m := tr.next(t); m.RetryOf != again.ID {
+					t.Errorf("parked as %s, it is put back as a retry of %q", again.ID, m.RetryOf)
+				} else {
+					m.Then = "gone"
+					ok(t, tr.Ack(ctx, m))
+				}
+				if gone := values(t, tr.client, "gone"); len(gone) != 1 || strings.Contains(gone[0], "Zabor") {
+					t.Errorf("gone on: %q", gone)
+				}
 				tr.none(t)
 				// One that goes on to PHP's own stream knows nothing of the
 				// failure transport any more.

@@ -93,7 +93,7 @@ func (tr *transport) next(t testing.TB) *worker.Message {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	m, err := tr.Receive(ctx)
+	m, err := worker.Next(ctx, tr)
 	if err != nil {
 		t.Fatalf("Receive: %v", err)
 	}
@@ -105,7 +105,7 @@ func (tr *transport) none(t testing.TB) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*block)
 	defer cancel()
-	if m, err := tr.Receive(ctx); err == nil {
+	if m, err := worker.Next(ctx, tr); err == nil {
 		t.Fatalf("Receive = %+v, want nothing", m)
 	}
 }

@@ -109,6 +109,44 @@ func TestPHPSends(t *testing.T) {
 	}
 }
 
+// PHP promotes and reads what carries the sign of a call that may have acted, in
+// the form of either serializer, with every serializer of phpredis.
+func TestPHPReadsTheSign(t *testing.T) {
+	for _, serializer := range []string{"0", "1", "2", "4"} {
+		t.Run("serializer="+serializer, func(t *testing.T) {
+			t.Parallel()
+			address := dsn(t, "delete_after_ack=1&serializer="+serializer)
+			tr := open(t, address)
+			sign := func(want bool) {
+				t.Helper()
+				m := tr.next(t)
+				if m.Err != nil || m.DeliveredBefore != want {
+					t.Fatalf("%q: %v, DeliveredBefore=%v, want %v", m.Raw, m.Err, m.DeliveredBefore, want)
+				}
+				m.MayHaveActed = true
+				ok(t, tr.Later(t.Context(), m, 0))
+			}
+			runPHP(t, "send.php", address, "0", "pair")
+			sign(false)
+			sign(true)
+			if took := tell(t, runPHP(t, "consume.php", address, "1")); len(took) != 1 || !took[0].Same {
+				t.Errorf("PHP took %+v, want a pair whose references hold", took)
+			}
+			runPHP(t, "send.php", address, "0", "json:3")
+			sign(false)
+			sign(true)
+			runPHP(t, "promote.php", address)
+			promoted := values(t, tr.client, "messages")
+			if len(promoted) != 1 {
+				t.Fatalf("PHP has promoted %q, want one message", promoted)
+			}
+			if m := Decode([]byte(promoted[0])); m.Err != nil || !m.DeliveredBefore || fmt.Sprint(m.Data["orderId"]) != "3" {
+				t.Errorf("PHP has promoted it as %q: DeliveredBefore=%v, %v", promoted[0], m.DeliveredBefore, m.Err)
+			}
+		})
+	}
+}
+
 // What zabor parks, PHP shows and takes, back-references included.
 func TestPHPReadsTheFailureTransport(t *testing.T) {
 	type database struct {

@@ -17,22 +17,59 @@ local function owns(stream, group, id, consumer, deliveries)
 end
 `
 
-// claim takes entries that have been idle for long enough, whoever had them.
+// reserve takes entries that have been idle for long enough, whoever had them, and
+// then new ones.
 //
-//	KEYS[1] stream
-//	ARGV[1] group      ARGV[2] our consumer   ARGV[3] least idle time, ms
-//	ARGV[4] cursor     ARGV[5] most entries
+//	KEYS[1] stream   KEYS[2] what this source's last reserve gave: a line each with
+//	                 its number, its consumer, and the ids and delivery counters
+//	ARGV[1] group    ARGV[2] our consumer
+//	ARGV[3] number of this reserve, of 16 digits, above those of all earlier ones;
+//	        the same number again: the reply was lost
+//	ARGV[4] how many entries are wanted at most
+//	ARGV[5] least idle time, ms
+//	ARGV[6] cursor of the look for idle entries; empty: no look
+//	ARGV[7] how long KEYS[2] is kept, ms
 //
-// It answers the next cursor, a list of {id, fields, deliveries}, and the ids of
-// pending entries that are no longer in the stream, which Redis has forgotten now.
-var claim = redis.NewScript(`
-local r = redis.call('XAUTOCLAIM', KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4], 'COUNT', ARGV[5])
-local taken = {}
-for _, entry in ipairs(r[2]) do
-	local p = redis.call('XPENDING', KEYS[1], ARGV[1], entry[1], entry[1], 1)
-	taken[#taken + 1] = {entry[1], entry[2], p[1][4]}
+// It answers a list of {id, fields, deliveries}, the consumer that they belong to,
+// the next cursor, the ids of pending entries that are no longer in the stream, which
+// Redis has forgotten now, and the newest id in the stream. Where the reply was lost the entries that are
+// still ours are given again, with the idle time anew.
+var reserve = redis.NewScript(owns + `
+local given, cursor, gone = {}, ARGV[6], {}
+local number, consumer, list = string.match(redis.call('GET', KEYS[2]) or '', '^(%d+)\n([^\n]*)\n(.*)$')
+if number and number > ARGV[3] then return {given, '', '0-0', gone, '0-0'} end -- it comes after a later one, and has no reader
+if number == ARGV[3] then
+	for id, deliveries in list:gmatch('(%S+) (%S+)') do
+		if owns(KEYS[1], ARGV[1], id, consumer, deliveries) and
+			#redis.call('XCLAIM', KEYS[1], ARGV[1], consumer, 0, id, 'RETRYCOUNT', deliveries, 'JUSTID') > 0 then
+			given[#given + 1] = {id, redis.call('XRANGE', KEYS[1], id, id)[1][2], tonumber(deliveries)}
+		end
+	end
+	return {given, consumer, '0-0', gone, '0-0'}
 end
-return {r[1], taken, r[3] or {}}
+
+local memory, wanted = {}, tonumber(ARGV[4])
+local function give(entry, deliveries)
+	given[#given + 1] = {entry[1], entry[2], deliveries}
+	memory[#memory + 1] = entry[1] .. ' ' .. deliveries
+end
+if cursor ~= '' then
+	local r = redis.call('XAUTOCLAIM', KEYS[1], ARGV[1], ARGV[2], ARGV[5], cursor, 'COUNT', wanted)
+	for _, entry in ipairs(r[2]) do
+		give(entry, redis.call('XPENDING', KEYS[1], ARGV[1], entry[1], entry[1], 1)[1][4])
+	end
+	cursor, gone = r[1], r[3] or gone
+end
+if #given < wanted then
+	local r = redis.call('XREADGROUP', 'GROUP', ARGV[1], ARGV[2], 'COUNT', wanted - #given, 'STREAMS', KEYS[1], '>')
+	for _, entry in ipairs(r and r[1] and r[1][2] or {}) do give(entry, 1) end
+end
+if #given > 0 then
+	redis.call('SET', KEYS[2], ARGV[3] .. '\n' .. ARGV[2] .. '\n' .. table.concat(memory, ' '), 'PX', ARGV[7])
+	return {given, ARGV[2], cursor, gone, '0-0'}
+end
+local newest = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1]
+return {given, ARGV[2], cursor, gone, newest and newest[1] or '0-0'}
 `)
 
 // ack ends a delivery. It answers 0, and does nothing, if the delivery is not ours.
@@ -60,16 +97,15 @@ return 1
 `)
 
 // putBack leaves a delivery pending with an idle time at which the next claim
-// takes it, and with the delivery counter as it was before the delivery. It
-// answers as renew does.
+// takes it, and with the given delivery counter. It answers as renew does.
 //
 //	KEYS[1] stream
 //	ARGV[1] group   ARGV[2] id   ARGV[3] consumer   ARGV[4] deliveries
-//	ARGV[5] idle time, ms
+//	ARGV[5] idle time, ms   ARGV[6] delivery counter from now on
 var putBack = redis.NewScript(owns + `
 if not owns(KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]) then return 0 end
 if #redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[3], 0, ARGV[2],
-	'IDLE', ARGV[5], 'RETRYCOUNT', ARGV[4] - 1, 'JUSTID') == 0 then return -1 end
+	'IDLE', ARGV[5], 'RETRYCOUNT', ARGV[6], 'JUSTID') == 0 then return -1 end
 return 1
 `)
 

@@ -21,12 +21,13 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"zabor"
+	"zabor/internal/pipe"
 	"zabor/worker"
 )
 
 // Times of the source's own.
 const (
-	block     = 250 * time.Millisecond // longest wait of one XREADGROUP, and how late a delayed message may come
+	block     = 250 * time.Millisecond // longest Wait, and how late a delayed message may come
 	claimMost = 5 * time.Second        // longest time between two looks for abandoned messages
 	callTime  = 10 * time.Second       // of one command that must not be cut off
 )
@@ -61,8 +62,7 @@ type Options struct {
 // might hold them, but like everybody's: once they have been idle for the
 // redeliver_timeout.
 //
-// All messages are received by one call at a time, so that one connection at
-// most is blocked. The client needs at least two.
+// All messages are received by one call at a time. A Wait blocks a connection.
 type Source struct {
 	name   string
 	cfg    Config
@@ -71,13 +71,15 @@ type Source struct {
 	secret string
 	alert  func(zabor.Alert)
 	slot   slot
+	pipe   *pipe.Pipe
+	memory string // key of what the last reserve gave
 
 	receiving chan struct{} // its one token is held while receiving; guards what follows
 	ready     bool          // stream and group are there
-	claimed   []*worker.Message
-	claimedAt time.Time   // since when their reserve runs, at least
-	keeper    *time.Timer // renews them; nil: nothing was claimed yet
-	cursor    string      // of the claim under way
+	reserves  int64         // answered ones: the number of the one that follows
+	newest    string        // id in the stream at the last reserve; 0-0: look again at once
+	cursor    string        // of the look under way
+	missed    []string      // by it: entries that are no longer in the stream
 	promoted  time.Time
 	stuck     int64 // delayed members that cannot be promoted, as last told
 
@@ -113,12 +115,21 @@ func NewSource(client redis.UniversalClient, o Options) (*Source, error) {
 	s := &Source{
 		name: o.Name, cfg: o.Config, client: client, failed: o.Failed, secret: o.Secret, alert: o.Alert,
 		slot:      slot{client: client, prefix: o.Config.Stream + "__zabor:consumer:" + o.Host + ":", host: o.Host},
+		pipe:      pipe.New(client),
 		receiving: make(chan struct{}, 1),
+		newest:    "0-0",
 		cursor:    "0-0",
 		held:      map[string]*delivery{},
 	}
 	if s.alert == nil {
 		s.alert = func(zabor.Alert) {}
+	}
+	s.memory = o.Config.Stream + "__zabor:reserve:" + rand.Text()
+	if o.Config.Cluster && hashed(s.memory) != hashed(o.Config.Stream) {
+		s.memory = "{" + o.Config.Stream + "}__zabor:reserve:" + rand.Text()
+		if hashed(s.memory) != hashed(o.Config.Stream) {
+			return nil, fmt.Errorf("messenger: on a cluster, a stream named %q cannot have other keys beside it: its braces are no hash tag", o.Config.Stream)
+		}
 	}
 	return s, nil
 }
@@ -126,25 +137,10 @@ func NewSource(client redis.UniversalClient, o Options) (*Source, error) {
 // Name is the transport's name.
 func (s *Source) Name() string { return s.name }
 
-// Close puts back what was claimed but not yet received, and gives the consumer's
-// slot up. The consumer is removed from the group if it has no pending entries.
-// Receive must have returned; a message in hand can still be answered.
+// Close gives the consumer's slot up. The consumer is removed from the group if it
+// has no pending entries. Receive must have returned; a message in hand can still
+// be answered.
 func (s *Source) Close(ctx context.Context) error {
-	select {
-	case s.receiving <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	defer func() { <-s.receiving }()
-	for _, m := range s.claimed {
-		if err := s.PutBack(ctx, m); err != nil && !errors.Is(err, worker.ErrLost) {
-			return err
-		}
-	}
-	s.claimed = nil
-	if s.keeper != nil {
-		s.keeper.Stop()
-	}
 	name := s.slot.current()
 	if name == "" {
 		return nil
@@ -154,71 +150,6 @@ func (s *Source) Close(ctx context.Context) error {
 		err = nil
 	}
 	return errors.Join(err, s.slot.free(ctx))
-}
-
-// Receive waits for the next message: first those that were claimed from dead
-// consumers, then new ones. Between two looks it promotes delayed messages that
-// are due. Stream and group are created if they are missing, also while running.
-func (s *Source) Receive(ctx context.Context) (*worker.Message, error) {
-	select {
-	case s.receiving <- struct{}{}:
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	defer func() { <-s.receiving }()
-	for ctx.Err() == nil {
-		begun := time.Now()
-		m, err := s.next()
-		switch {
-		case isNoGroup(err) && s.ready:
-			s.ready = false
-		case err != nil:
-			return nil, fmt.Errorf("transport %s: %w", s.name, err)
-		case m != nil:
-			m.ReservedUntil = begun.Add(s.cfg.RedeliverTimeout)
-			s.hold(m)
-			return m, nil
-		}
-	}
-	return nil, ctx.Err()
-}
-
-// next makes one round. Its commands are not cancelled: a message that Redis has
-// handed out must not be lost on the way.
-func (s *Source) next() (*worker.Message, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), callTime)
-	defer cancel()
-	consumer, err := s.slot.take(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if !s.ready {
-		if err := s.setup(ctx); err != nil {
-			return nil, err
-		}
-		s.ready = true
-	}
-	if time.Since(s.promoted) >= block {
-		more, err := s.promote(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if !more {
-			s.promoted = time.Now()
-		}
-	}
-	if len(s.claimed) == 0 && s.lookDue() {
-		if err := s.claim(ctx, consumer); err != nil {
-			return nil, err
-		}
-	}
-	if m, err := s.takeClaimed(ctx); m != nil || err != nil {
-		return m, err
-	}
-	if s.cursor != "0-0" {
-		return nil, nil // the look is not finished
-	}
-	return s.read(ctx, consumer)
 }
 
 // setup makes the group from the stream's beginning. It never makes a second one:
@@ -246,25 +177,6 @@ func (s *Source) setup(ctx context.Context) error {
 	return nil
 }
 
-// read waits a moment for a new message.
-func (s *Source) read(ctx context.Context, consumer string) (*worker.Message, error) {
-	streams, err := s.client.XReadGroup(ctx, &redis.XReadGroupArgs{
-		Group: s.cfg.Group, Consumer: consumer, Streams: []string{s.cfg.Stream, ">"}, Count: 1, Block: block,
-	}).Result()
-	if errors.Is(err, redis.Nil) {
-		return nil, nil
-	}
-	if err != nil || len(streams) == 0 || len(streams[0].Messages) == 0 {
-		return nil, err
-	}
-	entry := streams[0].Messages[0]
-	fields := make(map[string]string, len(entry.Values))
-	for name, value := range entry.Values {
-		fields[name], _ = value.(string)
-	}
-	return s.message(entry.ID, fields, consumer, 1), nil
-}
-
 var entryID = regexp.MustCompile(`^[0-9]{1,20}-[0-9]{1,20}$`)
 
 // message decodes an entry. One whose signature is not the application's is
@@ -286,6 +198,7 @@ func (s *Source) message(id string, fields map[string]string, consumer string, d
 		m.Err = unreadable(m.Err.Error())
 		return m
 	}
+	m.RetryOf = s.retryOf(d.envelope)
 	m.Message, m.Err = d.envelope.decode()
 	if s.secret != "" && d.envelope.header(signHeader) != "" && !d.envelope.signedBy(s.secret) {
 		m.Err = unreadable("it is not signed with app_secret: somebody else has written it, or the application's secret is another")
@@ -319,7 +232,7 @@ func (s *Source) deliveryOf(m *worker.Message) (*delivery, error) {
 // answer runs a script that answers 0 for a delivery that is not ours and -1 for
 // an entry that is gone. final: after success d is nobody's.
 func (s *Source) answer(ctx context.Context, d *delivery, final bool, script *redis.Script, keys []string, args ...any) error {
-	n, err := script.Run(ctx, s.client, keys, append([]any{s.cfg.Group, d.id, d.consumer, d.deliveries}, args...)...).Int()
+	n, err := s.pipe.Run(ctx, script, keys, append([]any{s.cfg.Group, d.id, d.consumer, d.deliveries}, args...)...).Int()
 	if isNoGroup(err) {
 		n, err = 0, nil // with the group went every delivery
 	}
@@ -345,10 +258,10 @@ func (s *Source) answer(ctx context.Context, d *delivery, final bool, script *re
 
 // Ack removes m from the group's pending entries, and with delete_after_ack from
 // the stream. An entry that was trimmed meanwhile is acked like any other. One
-// that goes on to m.Then is forwarded there.
+// that goes on to m.Then is forwarded there, without its sign.
 func (s *Source) Ack(ctx context.Context, m *worker.Message) error {
 	if m.Then != "" {
-		return s.Forward(ctx, m, m.Then)
+		return s.moveTo(ctx, m, m.Then, true)
 	}
 	return s.ack(ctx, m, s.cfg.DeleteAfterAck)
 }
@@ -361,7 +274,8 @@ func (s *Source) ack(ctx context.Context, m *worker.Message, deletes bool) error
 	return s.answer(ctx, d, true, ack, []string{s.cfg.Stream}, deletes)
 }
 
-// Later puts m back as a delayed message with the body and headers it had.
+// Later puts m back as a delayed message with the body and headers it had. Its
+// sign is a header, see deliveredHeader.
 //
 // A message that was delivered before, by the delivery counter, stays pending
 // instead and is claimed after delay, at the latest after the redeliver_timeout:
@@ -374,10 +288,14 @@ func (s *Source) Later(ctx context.Context, m *worker.Message, after time.Durati
 	}
 	after = max(after, 0)
 	if d.deliveries > 1 || d.envelope == nil || d.envelope.bodyJSON == nil {
-		return s.putBack(ctx, d, after)
+		return s.putBack(ctx, m, d, after)
+	}
+	e := d.envelope
+	if m.MayHaveActed {
+		e = e.delivered()
 	}
 	due := time.Now().Add(after + time.Millisecond - 1).UnixMilli() // rounded up: never early
-	member := d.envelope.member(uniqidPrefix + d.first + ":" + rand.Text())
+	member := e.member(uniqidPrefix + d.first + ":" + rand.Text())
 	if s.oneSlot() {
 		return s.answer(ctx, d, true, delay, []string{s.cfg.Stream, s.queue()}, due, member)
 	}
@@ -393,18 +311,24 @@ func (s *Source) Later(ctx context.Context, m *worker.Message, after time.Durati
 
 // PutBack makes m as if it had never been delivered. A stream has no head, so the
 // entry stays where it is, with its id and its delivery counter of before, pending
-// but idle for long enough to be claimed at once.
+// but idle for long enough to be claimed at once. The sign of an entry that stays
+// is its delivery counter, which is not set below 2: a counter of 1 is that of an
+// entry which a worker has for the first time.
 func (s *Source) PutBack(ctx context.Context, m *worker.Message) error {
 	d, err := s.deliveryOf(m)
 	if err != nil {
 		return err
 	}
-	return s.putBack(ctx, d, 0)
+	return s.putBack(ctx, m, d, 0)
 }
 
-func (s *Source) putBack(ctx context.Context, d *delivery, after time.Duration) error {
+func (s *Source) putBack(ctx context.Context, m *worker.Message, d *delivery, after time.Duration) error {
 	idle := max(s.cfg.RedeliverTimeout-after, 0)
-	if err := s.answer(ctx, d, true, putBack, []string{s.cfg.Stream}, idle.Milliseconds()); err != nil {
+	counter := d.deliveries - 1
+	if m.MayHaveActed {
+		counter = max(counter, 2)
+	}
+	if err := s.answer(ctx, d, true, putBack, []string{s.cfg.Stream}, idle.Milliseconds(), counter); err != nil {
 		return err
 	}
 	s.lookAt(time.Now().Add(after))

@@ -188,5 +188,5 @@ func (tr *transport) soon(t *testing.T) (*worker.Message, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*block)
 	defer cancel()
-	return tr.Receive(ctx)
+	return worker.Next(ctx, tr)
 }

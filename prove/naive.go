@@ -51,7 +51,7 @@ const pollTime = 250 * time.Millisecond
 func (w *Worker) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		waiting, cancel := context.WithTimeout(ctx, pollTime)
-		m, err := w.Source.Receive(waiting)
+		m, err := worker.Next(waiting, w.Source)
 		cancel()
 		switch {
 		case m != nil:

@@ -189,16 +189,14 @@ attempts: %d
     lookup: {path: "/payments?merchant_reference={{provider_key}}&order={{order}}", items: /data, absent_after: %s}
 steps:
   charge:
-    step: %s # of its own: two scopes of one step on one table are two recipes of a key
     message: ['App\Jobs\ChargeOrder', 'App\Message\ChargeOrder']
     order: orderId
-    part: none # the step's name has a moment's in it, and that may be "before-capture"
     amount: amountCents
     currency: EUR
     provider: sandbox
     request: {path: /payments, json: {amount: "{{minor}}", currency: "{{currency}}", order: "{{order}}"}}
 queues:
-`, s.name, s.lanes, span(s.hold), max(LeastAttempts, s.fencing.Attempts), p.keeping(s), s.provider, span(s.times.Timeout), span(s.times.AbsentAfter), s.name)
+`, s.name, s.lanes, span(s.hold), max(LeastAttempts, s.fencing.Attempts), p.keeping(s), s.provider, span(s.times.Timeout), span(s.times.AbsentAfter))
 	env = []string{"PROVE_FENCE=" + s.fence, "PROVE_REDIS=" + p.RedisURL, "PROVE_DSN=" + p.dsn(s.name, s.times), "PROVE_KEY=" + s.fencing.EncryptionKey}
 	for _, q := range s.queues {
 		if q == Laravel {

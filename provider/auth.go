@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -22,6 +23,7 @@ import (
 type Auth struct {
 	Grant     *Grant     // nil: none
 	Signature *Signature // nil: none
+	Fields    *Fields    // nil: none
 }
 
 // proof is what requests are authenticated with: the profile's header and Auth, as
@@ -37,7 +39,7 @@ type proof struct {
 func (p *Provider) credentials() proof {
 	if p.rotated != nil {
 		if fresh, ok := p.rotated(); ok {
-			header, err := compileHeader(fresh.Headers, p.key.Header)
+			header, err := compileHeader(fresh.Headers)
 			if err == nil && fresh.Auth.validate() == nil {
 				p.proof.Store(p.prove(fresh, header))
 				p.forgetToken()
@@ -97,12 +99,39 @@ type Signature struct {
 	Name            string // property that holds the digest
 }
 
+// Fields are the account and its secret as two fields of each request's form.
+type Fields struct {
+	Account, Secret         string
+	AccountName, SecretName string
+}
+
+// add is r with the fields. A request without a body becomes a form; any other body
+// than a form, and a form with one of the names, is an error.
+func (f *Fields) add(r Request) (Request, error) {
+	if kind, _ := mediaType(r.ContentType); kind != formType && len(r.Body) > 0 {
+		return r, errors.New("the provider takes forms alone")
+	}
+	form, err := url.ParseQuery(string(r.Body))
+	if err != nil || form.Has(f.AccountName) || form.Has(f.SecretName) {
+		return r, fmt.Errorf("%s and %s are put into the form when it is sent; take them out", f.AccountName, f.SecretName)
+	}
+	fields := url.Values{f.AccountName: {f.Account}, f.SecretName: {f.Secret}}.Encode()
+	if len(r.Body) > 0 {
+		fields += "&" + string(r.Body)
+	}
+	r.ContentType, r.Body = formType, []byte(fields)
+	return r, nil
+}
+
 func (a Auth) validate() error {
 	if a.Grant != nil && (CheckPath(a.Grant.Path) != nil || a.Grant.Account == "" || a.Grant.Secret == "") {
 		return errors.New("auth: the request for an access token needs a path, an account and a secret")
 	}
 	if s := a.Signature; s != nil && (s.Account == "" || s.Secret == "" || s.AccountName == "" || s.SecretName == "" || s.Name == "") {
 		return errors.New("auth: a signature needs an account, a secret and the names of its properties")
+	}
+	if f := a.Fields; f != nil && (f.Account == "" || f.Secret == "" || f.AccountName == "" || f.SecretName == "") {
+		return errors.New("auth: fields need an account, a secret and their names")
 	}
 	return nil
 }
@@ -243,6 +272,8 @@ func (a Auth) String() string {
 		return "an access token for " + a.Grant.Account
 	case a.Signature != nil:
 		return "signed by " + a.Signature.Account
+	case a.Fields != nil:
+		return "the fields of " + a.Fields.Account
 	}
 	return "none"
 }

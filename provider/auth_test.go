@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"zabor"
 )
@@ -141,5 +142,52 @@ func TestGrantAnswers(t *testing.T) {
 	profile.Auth.Grant.Secret = ""
 	if _, err := New("x", profile, Options{}); err == nil {
 		t.Error("a grant without a secret is taken")
+	}
+}
+
+// Account and secret go into the form when a request is sent, in calls and look-ups, and
+// nowhere else.
+func TestFields(t *testing.T) {
+	t.Parallel()
+	p := newPeer(t, after(says(answerOf(200, `{"id":"p1","status":"paid","amount":1999,"currency":"EUR"}`))))
+	profile := testProfile("http://" + p.addr)
+	profile.Auth.Fields = &Fields{Account: "shop", Secret: "pa&ss=1", AccountName: "userName", SecretName: "password"}
+	profile.Lookup = &Lookup{Prepared: "/state", Form: map[string]string{"order": "{{prepared}}"}, AbsentAfter: time.Minute}
+	pr := mustNew(t, profile, Options{})
+	row := testRow(t)
+	for _, tt := range []struct{ kind, body, want string }{
+		{formType, "amount=1999", "password=pa%26ss%3D1&userName=shop&amount=1999"}, {"", "", "password=pa%26ss%3D1&userName=shop"},
+		{"application/json", `{"amount":1999}`, ""}, {formType, "amount=1999&password=x", ""}, {formType, "userName=x", ""},
+	} {
+		var err error
+		if row.Open.Request, err = Freeze(Request{Method: "POST", Path: "/pay", ContentType: tt.kind, Body: []byte(tt.body)}); err != nil {
+			t.Fatal(err)
+		}
+		before := len(p.posts())
+		o := pr.Call(within(t, 10*time.Second), row)
+		posts := p.posts()[before:]
+		if tt.want == "" {
+			if o.Verdict != zabor.Malformed || len(posts) != 0 || strings.Contains(o.Reason, "pa&ss") {
+				t.Errorf("%s: %+v, %d sent", tt.body, o, len(posts))
+			}
+			continue
+		}
+		if o.Verdict != zabor.Done || len(posts) != 1 || posts[0].body != tt.want || posts[0].Header.Get("Content-Type") != formType {
+			t.Errorf("%s: %+v, sent %+v, want %s", tt.body, o, posts, tt.want)
+		}
+		preview, err := pr.Preview(row)
+		if err != nil || strings.Contains(preview.Body, "pa%26ss") || strings.Contains(preview.Body, "pa&ss") {
+			t.Errorf("shown: %+v, %v", preview, err)
+		}
+	}
+	row.Open.PrepareKey, row.Prepared = "p", "o 1"
+	if found, err := pr.Lookup(t.Context(), row); err != nil || found.Outcome.Verdict != zabor.Done {
+		t.Errorf("%+v, %v", found, err)
+	}
+	if posts := p.posts(); posts[len(posts)-1].body != "password=pa%26ss%3D1&userName=shop&order=o+1" || posts[len(posts)-1].Method != "POST" {
+		t.Errorf("asked with %s", posts[len(posts)-1].body)
+	}
+	if text := fmt.Sprintf("%v %+v %#v", profile.Auth, profile.Auth, profile); strings.Contains(text, "pa&ss") {
+		t.Errorf("printed: %s", text)
 	}
 }

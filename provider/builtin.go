@@ -29,73 +29,9 @@ type Builtin struct {
 	Test       TestSystem `yaml:"test" json:"-"`
 	Console    Console    `yaml:"console" json:"console,omitzero"`
 	Base       Profile    `yaml:"profile" json:"-"` // {account} in its address is the account
-	// Why has a text for each setting of the profile, by its name, for auth, console
-	// and lookup: the document that it is taken from, or that it is not verified.
+	// Why says where what is about the whole account is from, by its name (auth, base_url,
+	// console, list …): the document, or that it is not verified. The lines say their own.
 	Why map[string]string `yaml:"why" json:"-"`
-}
-
-// Fact is one setting of a built-in profile as it is written, and why it is so.
-type Fact struct {
-	Setting string `json:"setting"`
-	Value   any    `json:"value"` // nil: there is none
-	Why     string `json:"why"`
-}
-
-// Facts are b's settings in the order of its file, and what is known about those
-// that it does not have.
-func (b Builtin) Facts() []Fact {
-	data, err := profileFiles.ReadFile("profiles/" + b.Name + ".yaml")
-	if err != nil {
-		panic(err)
-	}
-	var file struct {
-		Profile yaml.MapSlice `yaml:"profile"`
-	}
-	if err := yaml.Unmarshal(data, &file); err != nil {
-		panic(err)
-	}
-	var facts []Fact
-	if b.Auth != "" {
-		facts = append(facts, Fact{"auth", string(b.Auth), b.Why["auth"]})
-	}
-	if b.Console.URL != "" {
-		facts = append(facts, Fact{"console", b.Console.URL, b.Why["console"]})
-	}
-	for _, item := range file.Profile {
-		name := fmt.Sprint(item.Key)
-		facts = append(facts, Fact{name, plain(item.Value), b.Why[name]})
-	}
-	for _, name := range slices.Sorted(maps.Keys(b.Why)) {
-		if !slices.ContainsFunc(facts, func(f Fact) bool { return f.Setting == name }) {
-			facts = append(facts, Fact{name, nil, b.Why[name]})
-		}
-	}
-	return facts
-}
-
-// plain is v with maps that JSON can hold.
-func plain(v any) any {
-	switch v := v.(type) {
-	case yaml.MapSlice:
-		out := map[string]any{}
-		for _, item := range v {
-			out[fmt.Sprint(item.Key)] = plain(item.Value)
-		}
-		return out
-	case map[string]any:
-		out := map[string]any{}
-		for name := range v {
-			out[name] = plain(v[name])
-		}
-		return out
-	case []any:
-		out := make([]any, len(v))
-		for i := range v {
-			out[i] = plain(v[i])
-		}
-		return out
-	}
-	return v
 }
 
 // AuthKind is how requests are authenticated.
@@ -108,6 +44,7 @@ const (
 	AuthHeader AuthKind = "header" // the secret alone in AuthHeader
 	AuthGrant  AuthKind = "grant"  // an access token for account and secret, see [Grant]
 	AuthSigned AuthKind = "signed" // a digest in the body, see [Signature]
+	AuthFields AuthKind = "fields" // account and secret in the form, see [Fields]
 )
 
 // TestSystem is how credentials show that no real money moves.
@@ -206,6 +143,9 @@ func (b Builtin) Profile(account, secret string) (Profile, error) {
 	case AuthGrant:
 		p.Account = account
 		p.Auth.Grant = &Grant{Path: b.AuthPath, Account: account, Secret: secret}
+	case AuthFields:
+		p.Account = account
+		p.Auth.Fields = &Fields{Account: account, Secret: secret, AccountName: "userName", SecretName: "password"}
 	case AuthSigned:
 		p.Account = account
 		p.Auth.Signature = &Signature{Account: account, Secret: secret, AccountName: "TerminalKey", SecretName: "Password", Name: "Token"}
@@ -214,6 +154,16 @@ func (b Builtin) Profile(account, secret string) (Profile, error) {
 	}
 	p.Headers = headers
 	return p, p.Validate()
+}
+
+// Units are those in which b's payments are listed and exported; nil: those of ISO 4217.
+func (b Builtin) Units() Units {
+	for _, l := range b.Base.Calls {
+		if b.Base.List == nil && l.Does == Charges || b.Base.List != nil && l.Name == b.Base.List.Of {
+			return l.Amount.Units
+		}
+	}
+	return nil
 }
 
 // IsTest reports whether account and secret are known to move no real money.

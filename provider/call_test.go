@@ -123,7 +123,7 @@ func TestCallStatuses(t *testing.T) {
 	}
 	pr := mustNew(t, testProfile("http://127.0.0.1:1"), Options{})
 	for status := 200; status < 600; status++ {
-		got := pr.judge(answer{status: status, body: []byte(`{"message":"x"}`)}, testRow(t), false)
+		got := judgeBy(pr, answer{status: status, body: []byte(`{"message":"x"}`)}, testRow(t), false)
 		if got.Verdict != want[status] {
 			t.Errorf("%d = %s, want %s", status, got.Verdict, want[status])
 		}
@@ -139,7 +139,7 @@ func TestCallStatusesThatRefuse(t *testing.T) {
 	pr := mustNew(t, testProfile("http://127.0.0.1:1"), Options{})
 	never := map[int]bool{401: true, 407: true, 408: true, 409: true, 421: true, 423: true, 424: true, 425: true, 429: true}
 	for status := 200; status < 600; status++ {
-		plain := pr.judge(answer{status: status, body: []byte(`{}`)}, testRow(t), false).Verdict
+		plain := judgeBy(pr, answer{status: status, body: []byte(`{}`)}, testRow(t), false).Verdict
 		for body, want := range map[string]zabor.Verdict{`{"status":"refused"}`: zabor.Refused, `{"error":{"code":"invalid"}}`: zabor.Malformed} {
 			if (status/100 != 2 && status/100 != 4) || never[status] {
 				want = plain // as without the body
@@ -147,7 +147,7 @@ func TestCallStatusesThatRefuse(t *testing.T) {
 			if status == 402 || status == 422 {
 				want = plain // listed by its status
 			}
-			if got := pr.judge(answer{status: status, body: []byte(body)}, testRow(t), false); got.Verdict != want {
+			if got := judgeBy(pr, answer{status: status, body: []byte(body)}, testRow(t), false); got.Verdict != want {
 				t.Errorf("%d %s = %s, want %s", status, body, got.Verdict, want)
 			}
 		}
@@ -158,7 +158,7 @@ func TestCallStatusesThatRefuse(t *testing.T) {
 func TestCallRedirectsPause(t *testing.T) {
 	pr := mustNew(t, testProfile("http://127.0.0.1:1"), Options{})
 	for status := 200; status < 600; status++ {
-		if got := pr.judge(answer{status: status, body: []byte(`{}`)}, testRow(t), false); got.Pause != (status/100 == 3) {
+		if got := judgeBy(pr, answer{status: status, body: []byte(`{}`)}, testRow(t), false); got.Pause != (status/100 == 3) {
 			t.Errorf("%d: pause %v", status, got.Pause)
 		}
 	}
@@ -199,7 +199,7 @@ func TestRulesDecideFirst(t *testing.T) {
 		{"refused, first of two", 200, `{"id":"a","status":"refused"}`, nil, true, zabor.Refused},
 		{"unclear, first of two", 200, `{"id":"a","ok":false}`, nil, true, zabor.Unproven},
 	} {
-		got := pr.judge(answer{status: tt.status, body: []byte(tt.body), header: tt.header}, testRow(t), tt.preparing)
+		got := judgeBy(pr, answer{status: tt.status, body: []byte(tt.body), header: tt.header}, testRow(t), tt.preparing)
 		if got.Verdict != tt.want {
 			t.Errorf("%s: %s (%s), want %s", tt.name, got.Verdict, got.Reason, tt.want)
 		}
@@ -270,7 +270,7 @@ func TestStoredRefusal(t *testing.T) {
 	for replays, want := range map[Replays]bool{ReplaysAll: true, ReplaysState: true, ReplaysSuccess: false, ReplaysNone: false, "": false} {
 		profile := testProfile("http://127.0.0.1:1")
 		profile.Key.Replays = replays
-		got := mustNew(t, profile, Options{}).judge(answer{status: 402, body: []byte(`{"status":"failed"}`)}, testRow(t), false)
+		got := judgeBy(mustNew(t, profile, Options{}), answer{status: 402, body: []byte(`{"status":"failed"}`)}, testRow(t), false)
 		if got.Verdict != zabor.Refused || got.StoredRefusal != want {
 			t.Errorf("%q: %s, stored %v, want %v", replays, got.Verdict, got.StoredRefusal, want)
 		}
@@ -287,7 +287,7 @@ func TestRetryAfter(t *testing.T) {
 			t.Errorf("%q: %s, want %s", text, got, want)
 		}
 	}
-	got := mustNew(t, testProfile("http://127.0.0.1:1"), Options{}).judge(answer{status: 429, header: map[string][]string{"Retry-After": {"7"}}}, testRow(t), false)
+	got := judgeBy(mustNew(t, testProfile("http://127.0.0.1:1"), Options{}), answer{status: 429, header: map[string][]string{"Retry-After": {"7"}}}, testRow(t), false)
 	if got.Verdict != zabor.TurnedAway || got.RetryAfter != 7*time.Second || !strings.Contains(got.Reason, "retry after 7s") {
 		t.Errorf("%+v", got)
 	}
@@ -378,8 +378,8 @@ func TestEchoAndReplayMark(t *testing.T) {
 		profile.Key.Mark = "Idempotent-Replayed"
 		profile.Echo = Echo{Key: "/metadata/key", Order: "/metadata/order"}
 		row := testRow(t)
-		row.Tries, row.Open.Replays = tt.captures, tt.replays
-		got := mustNew(t, profile, Options{}).judge(answer{status: 200, body: []byte(body(tt.metadata)), header: map[string][]string{"Idempotent-Replayed": {tt.mark}}}, row, false)
+		row.Unproven, row.Open.Replays = tt.captures+tt.replays, tt.replays
+		got := judgeBy(mustNew(t, profile, Options{}), answer{status: 200, body: []byte(body(tt.metadata)), header: map[string][]string{"Idempotent-Replayed": {tt.mark}}}, row, false)
 		if got.Verdict != tt.want || got.Verdict == zabor.Unproven && got.Reference != "" {
 			t.Errorf("%s: %+v, want %s", tt.name, got, tt.want)
 		}
@@ -411,14 +411,14 @@ func TestPrepareOutcomes(t *testing.T) {
 		{"500", 500, `{"id":"int_1"}`, zabor.Unproven, ""},
 		{"HTML", 200, `<html>`, zabor.Unproven, ""},
 	} {
-		got := mustNew(t, testProfile("http://127.0.0.1:1"), Options{}).judge(answer{status: tt.status, body: []byte(tt.body)}, testRow(t), true)
+		got := judgeBy(mustNew(t, testProfile("http://127.0.0.1:1"), Options{}), answer{status: tt.status, body: []byte(tt.body)}, testRow(t), true)
 		if got.Verdict != tt.want || got.Reference != tt.ref {
 			t.Errorf("%s: %s %q (%s), want %s %q", tt.name, got.Verdict, got.Reference, got.Reason, tt.want, tt.ref)
 		}
 	}
 	profile := testProfile("http://127.0.0.1:1")
 	profile.Prepare.Reference = "/intent/id"
-	got := mustNew(t, profile, Options{}).judge(answer{status: 200, body: []byte(`{"id":"x","intent":{"id":"int_1"}}`)}, testRow(t), true)
+	got := judgeBy(mustNew(t, profile, Options{}), answer{status: 200, body: []byte(`{"id":"x","intent":{"id":"int_1"}}`)}, testRow(t), true)
 	if got.Verdict != zabor.Prepared || got.Reference != "int_1" {
 		t.Errorf("%+v", got)
 	}
@@ -446,12 +446,47 @@ func TestConflictNamesWhatIsThere(t *testing.T) {
 	profile.Rules = []Rule{{Means: "pending", Values: map[string][]string{"/error/code": {"there"}}, Reference: "/error/id"}}
 	pr := mustNew(t, profile, Options{})
 	for status, want := range map[int]zabor.Verdict{409: zabor.Begun, 400: zabor.Unproven, 422: zabor.Unproven, 500: zabor.Unproven} {
-		got := pr.judge(answer{status: status, body: []byte(`{"error":{"code":"there","id":"pay_9"}}`)}, testRow(t), false)
+		got := judgeBy(pr, answer{status: status, body: []byte(`{"error":{"code":"there","id":"pay_9"}}`)}, testRow(t), false)
 		if got.Verdict != want || (got.Reference == "pay_9") != (want == zabor.Begun) {
 			t.Errorf("%d: %+v, want %s", status, got, want)
 		}
 	}
-	if got := pr.judge(answer{status: 409, body: []byte(`{"error":{"code":"there"}}`)}, testRow(t), false); got.Verdict != zabor.Unproven {
+	if got := judgeBy(pr, answer{status: 409, body: []byte(`{"error":{"code":"there"}}`)}, testRow(t), false); got.Verdict != zabor.Unproven {
 		t.Errorf("without an id: %+v", got)
+	}
+}
+
+// What a rule says of an answer counts before the lists and the status: a provider that
+// may still carry a request out, a 4xx that names what is not over, and how long it wants
+// to be left alone.
+func TestRulesAboutWhatIsOpen(t *testing.T) {
+	t.Parallel()
+	profile := testProfile("http://127.0.0.1:1")
+	profile.Rules = []Rule{
+		{Means: "lingers", Statuses: []int{500}, Values: map[string][]string{"/kind": {"inside"}}},
+		{Means: "pending", Statuses: []int{402}, Values: map[string][]string{"/kind": {"tried"}}, Reference: "/intent"},
+		{Means: "pending", Values: map[string][]string{"/kind": {"made"}}, Reference: "/intent"},
+		{Means: "unclear", Values: map[string][]string{"/kind": {"slow"}}, Wait: time.Minute},
+		{Means: "unclear", Values: map[string][]string{"/status": {"paid"}, "/fault": {"*"}}},
+	}
+	pr := mustNew(t, profile, Options{})
+	for _, tt := range []struct {
+		status  int
+		body    string
+		want    zabor.Verdict
+		lingers bool
+		wait    time.Duration
+	}{
+		{500, `{"kind":"inside"}`, zabor.Unproven, true, 0}, {502, `{"kind":"inside"}`, zabor.Unproven, false, 0}, {500, `{}`, zabor.Unproven, false, 0},
+		{402, `{"kind":"tried","intent":"i1"}`, zabor.Begun, false, 0}, {400, `{"kind":"tried","intent":"i1"}`, zabor.Unproven, false, 0},
+		{402, `{"kind":"tried"}`, zabor.Unproven, false, 0}, {409, `{"kind":"made","intent":"i1"}`, zabor.Begun, false, 0},
+		{422, `{"kind":"made","intent":"i1"}`, zabor.Unproven, false, 0}, {200, `{"kind":"slow"}`, zabor.Unproven, false, time.Minute},
+		{200, `{"id":"p1","status":"paid","amount":1999,"currency":"EUR","fault":"x"}`, zabor.Unproven, false, 0},
+		{200, `{"id":"p1","status":"paid","amount":1999,"currency":"EUR","fault":null}`, zabor.Done, false, 0},
+	} {
+		got := judgeBy(pr, answer{status: tt.status, body: []byte(tt.body)}, testRow(t), false)
+		if got.Verdict != tt.want || got.Lingers != tt.lingers || got.RetryAfter != tt.wait || got.Verdict == zabor.Begun && got.Reference != "i1" {
+			t.Errorf("%d %s: %+v, want %s, lingers %v, wait %s", tt.status, tt.body, got, tt.want, tt.lingers, tt.wait)
+		}
 	}
 }

@@ -99,7 +99,7 @@ func frozenRequest(t *testing.T) {
 	}
 	before := s.bank.Stats().Posts
 	e := s.effect("A-1")
-	e.Message = "with metadata"
+	e.Fingerprint.Message = "with metadata"
 	if _, err := s.fence.Do(t.Context(), e, s.provider.Call); !errors.Is(err, zabor.ErrOtherRequest) || s.bank.Stats().Posts != before {
 		t.Errorf("error %v, %d more posts", err, s.bank.Stats().Posts-before)
 	}
@@ -138,8 +138,8 @@ func keyAfterAFalseError(t *testing.T) {
 	}
 	before := s.row("A-1")
 	row := s.resolve("A-1")
-	if row.Generation != before.Generation || row.ProviderKey != before.ProviderKey || row.Attempts() != 1 {
-		t.Errorf("generation %d, key %s, %d attempts; before %d, %s", row.Generation, row.ProviderKey, row.Attempts(), before.Generation, before.ProviderKey)
+	if row.Generation != before.Generation || row.ProviderKey != before.ProviderKey || row.Tries != 1 {
+		t.Errorf("generation %d, key %s, %d attempts; before %d, %s", row.Generation, row.ProviderKey, row.Tries, before.Generation, before.ProviderKey)
 	}
 	s.charged("A-1")
 }
@@ -148,8 +148,8 @@ func keyAfterAFalseError(t *testing.T) {
 func findableByTheKey(t *testing.T) {
 	for name, where := range map[string]string{"stripe": "/metadata/zabor_key", "square": "/reference_id"} {
 		b, _ := provider.BuiltinNamed(name)
-		if b.Base.Lookup.Carried != where {
-			t.Errorf("%s: carried %q, want %q", name, b.Base.Lookup.Carried, where)
+		if got := b.Base.Calls[0].Lookup.Carried; got != where {
+			t.Errorf("%s: carried %q, want %q", name, got, where)
 		}
 	}
 }
@@ -171,13 +171,16 @@ func forgottenKey(t *testing.T) {
 func unknownLife(t *testing.T) {
 	b, _ := provider.BuiltinNamed("square")
 	p, err := b.Profile("production", "s3cret")
-	if err != nil || p.ReplayFor() != 0 {
-		t.Errorf("sent again for %s, %v", p.ReplayFor(), err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if terms, err := p.Terms(nil, posts("/v2/payments", object{})); err != nil || terms.ReplayFor != 0 {
+		t.Errorf("sent again for %s, %v", terms.ReplayFor, err)
 	}
 }
 
-// answered is what a provider's answer makes of a charge at profile.
-func answered(t *testing.T, profile func(url string) provider.Profile, status int, body string) zabor.Row {
+// answered is what a provider's answer makes of a charge by request at profile.
+func answered(t *testing.T, profile func(url string) provider.Profile, request provider.RequestSpec, currency string, status int, body string) zabor.Row {
 	t.Helper()
 	s := newShop(t, sandbox.Options{}, 0, func(string) (provider.Profile, provider.Options) {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -187,8 +190,8 @@ func answered(t *testing.T, profile func(url string) provider.Profile, status in
 		}))
 		t.Cleanup(server.Close)
 		return profile(server.URL), provider.Options{BaseURL: server.URL}
-	}).asks(provider.RequestSpec{}, payment)
-	s.timeout = 30 * time.Second
+	}).asks(provider.RequestSpec{}, request)
+	s.timeout, s.money.Currency = 30*time.Second, currency
 	s.do("A-1", s.provider.Call)
 	return s.row("A-1")
 }
@@ -233,14 +236,17 @@ func TestReplayOfAnotherOrder(t *testing.T) {
 func heldForReview(t *testing.T) {
 	gateway := func(url string) provider.Profile {
 		return provider.Profile{
-			BaseURL: url, Timeout: 30 * time.Second, Reference: "/transId",
-			Settled:  provider.Match{Pointer: "/responseCode", Values: []string{"1"}},
-			Pending:  provider.Match{Pointer: "/responseCode", Values: []string{"4"}},
-			Declined: provider.Refusal{Pointer: "/responseCode", Values: []string{"2"}},
+			BaseURL: url, Timeout: 30 * time.Second,
+			Line: provider.Line{Answers: provider.Answers{
+				Reference: "/transId",
+				Settled:   provider.Match{Pointer: "/responseCode", Values: []string{"1"}},
+				Pending:   provider.Match{Pointer: "/responseCode", Values: []string{"4"}},
+				Declined:  provider.Refusal{Pointer: "/responseCode", Values: []string{"2"}},
+			}},
 		}
 	}
 	for code, want := range map[string]zabor.State{"1": zabor.Settled, "4": zabor.Pending, "2": zabor.Declined, "3": zabor.Doubt} {
-		row := answered(t, gateway, 200, `{"responseCode":"`+code+`","transId":"t1"}`)
+		row := answered(t, gateway, payment, "EUR", 200, `{"responseCode":"`+code+`","transId":"t1"}`)
 		if row.State != want || (want == zabor.Pending && row.Reference != "t1") {
 			t.Errorf("code %s: %s %q (%s), want %s", code, row.State, row.Reference, row.Reason, want)
 		}
@@ -248,14 +254,14 @@ func heldForReview(t *testing.T) {
 }
 
 func statusBeforeBody(t *testing.T) {
-	row := answered(t, func(string) provider.Profile { b, _ := provider.BuiltinNamed("paypal"); return b.Base }, 422, `{"name":"UNPROCESSABLE_ENTITY","details":[{"issue":"INSTRUMENT_DECLINED"}]}`)
+	row := answered(t, func(string) provider.Profile { b, _ := provider.BuiltinNamed("paypal"); return b.Base }, posts("/v2/checkout/orders/5O1/capture", object{}), "EUR", 422, `{"name":"UNPROCESSABLE_ENTITY","details":[{"issue":"INSTRUMENT_DECLINED"}]}`)
 	if row.State != zabor.Declined || strings.Contains(row.Reason, "reference") {
 		t.Errorf("%s: %s", row.State, row.Reason)
 	}
 }
 
 func successOfTheTransport(t *testing.T) {
-	row := answered(t, builtin(t, "paystack", ""), 200, `{"status":true,"data":{"id":7,"status":"failed"}}`)
+	row := answered(t, builtin(t, "paystack", ""), posts("/transaction/charge_authorization", object{"amount": "{{minor}}", "currency": "{{currency}}"}), "NGN", 200, `{"status":true,"data":{"id":7,"status":"failed"}}`)
 	if row.State != zabor.Declined {
 		t.Errorf("%s: %s", row.State, row.Reason)
 	}
@@ -299,11 +305,11 @@ func refundWithAnotherAmount(t *testing.T) {
 	s := ownShop(t, sandbox.Options{})
 	s.timeout = 30 * time.Second
 	e := s.effect("A-1")
-	e.Key.Step, e.Message = "refund:r1", "5"
+	e.Key.Step, e.Fingerprint.Message = "refund:r1", "5"
 	if _, err := s.fence.Do(t.Context(), e, s.provider.Call); err != nil {
 		t.Fatal(err)
 	}
-	e.Message = "7"
+	e.Fingerprint.Message = "7"
 	if _, err := s.fence.Do(t.Context(), e, s.provider.Call); !errors.Is(err, zabor.ErrOtherRequest) || len(s.bank.Charges("A-1")) != 1 {
 		t.Errorf("error %v, charges %+v", err, s.bank.Charges("A-1"))
 	}

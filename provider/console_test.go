@@ -16,7 +16,7 @@ func TestSearchTerms(t *testing.T) {
 	}
 	form := mustFreeze(t, Request{Method: "POST", Path: "/v1/payment_intents", ContentType: "application/x-www-form-urlencoded", Body: []byte("amount=1&metadata%5Bzabor_key%5D=thekey")})
 	row := func(request []byte) zabor.Row {
-		return zabor.Row{Key: zabor.Key{Order: "1001", Step: "charge"}, State: zabor.Held, Basis: zabor.ByExpiry, ProviderKey: "thekey", Request: request}
+		return zabor.Row{Key: zabor.Key{Order: "1001", Step: "charge"}, State: zabor.Held, Cause: zabor.ByExpiry, ProviderKey: "thekey", Open: zabor.Open{Request: request}}
 	}
 	two := row(asJSON(`{}`))
 	two.Prepared = "pi_9"

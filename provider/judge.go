@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -62,13 +63,14 @@ const (
 	transient             // nothing was done; later
 	earlier               // it is about another request
 	unclear               // it proves nothing, whatever else is in it
+	lingers               // the same, and it may still be carried out
 	ambiguous             // more than one list is met
 )
 
 var words = [...]string{
 	"nothing that the profile lists", "settled", "pending", "declined", "malformed",
 	"that nothing was begun", "that it should be tried later", "that an earlier request was or is executed",
-	"something that proves nothing",
+	"something that proves nothing", "that it failed inside the provider, which may still carry it out",
 	"more than one of the things that the profile lists",
 }
 
@@ -78,22 +80,25 @@ func (w word) String() string { return words[w] }
 type saying struct {
 	word
 	reference pointer
+	named     bool          // by a rule that is about a 409, or about such a status
+	wait      time.Duration // 0: it does not say
 }
 
 // moved reports whether money moved by what is said, or may still.
 func (s saying) moved() bool { return s.word == settled || s.word == pending || s.word == ambiguous }
 
-// says reads an answer by the profile's rules and lists. A document that is nil
-// is none; a status of 0 makes it a hit of a look-up.
-func (c *compiled) says(status int, header http.Header, document any) saying {
+// says reads an answer by the lists and rules of c. A document that is nil is none; a
+// status of 0 makes it a hit of a look-up.
+func (c *reader) says(status int, header http.Header, document any) saying {
 	for _, r := range c.rules {
 		if !r.met(status, header, document) {
 			continue
 		}
+		said := saying{word: r.means, reference: c.reference, wait: r.wait}
 		if r.reference != nil {
-			return saying{r.means, r.reference}
+			said.reference, said.named = r.reference, status == http.StatusConflict || slices.Contains(r.statuses, status)
 		}
-		return saying{r.means, c.reference}
+		return said
 	}
 	w := nothing
 	for _, m := range [...]struct {
@@ -104,20 +109,20 @@ func (c *compiled) says(status int, header http.Header, document any) saying {
 			continue
 		}
 		if w != nothing {
-			return saying{ambiguous, c.reference}
+			return saying{word: ambiguous, reference: c.reference}
 		}
 		w = m.word
 	}
-	return saying{w, c.reference}
+	return saying{word: w, reference: c.reference}
 }
 
-// judge is what a whole answer to a call for row proves. preparing: it is that to
+// judge is what a whole answer to a call of l for row proves. preparing: it is that to
 // the harmless first request of two.
-func (p *Provider) judge(a answer, row zabor.Row, preparing bool) zabor.Outcome {
+func (p *Provider) judge(l *line, a answer, row zabor.Row, preparing bool) zabor.Outcome {
 	document, err := decodeAnswer(a.body)
-	said := p.says(a.status, a.header, document)
+	said := l.says(a.status, a.header, document)
 	status := fmt.Sprintf("the provider answered %d %s", a.status, http.StatusText(a.status))
-	no, listed := p.statuses[a.status]
+	no, listed := l.statuses[a.status]
 	if _, ours := document.(map[string]any); listed && !ours {
 		no, listed = nothing, false // whoever stands between can answer any status
 	}
@@ -127,26 +132,28 @@ func (p *Provider) judge(a answer, row zabor.Row, preparing bool) zabor.Outcome 
 
 	var o zabor.Outcome
 	switch c := classOf(a.status); {
-	case said.word == earlier, said.word == unclear:
-		o.Reason = fmt.Sprintf("%s: it says %s%s", status, said, p.status(document))
+	case said.word == earlier, said.word == unclear, said.word == lingers:
+		o.Lingers = said.word == lingers
+		o.Reason = fmt.Sprintf("%s: it says %s%s", status, said, l.status(document))
 	case said.word == transient && c != answered:
 		o.Verdict = zabor.TurnedAway
 		o.Reason = status + ": nothing was done, and it may be tried later"
 	case c == answered && err != nil:
 		o.Reason = fmt.Sprintf("%s with something that is not one JSON value: %s", status, oneLine(err))
 	case c == answered && preparing && no == nothing && said.word != settled && said.word != ambiguous:
-		o = p.prepare(document, row)
+		o = l.prepare(document, row)
 	case c == answered:
-		o = p.read(document, said, row)
-	case a.status == http.StatusConflict && said.word == pending && said.reference.id(document) != "":
-		o = zabor.Outcome{Verdict: zabor.Begun, Reference: said.reference.id(document), Reason: status + " and named what was made under this key before"}
+		o = l.read(document, said, row)
+	case a.status/100 == 4 && said.word == pending && said.named && l.id(said.reference, document) != "":
+		o = zabor.Outcome{Verdict: zabor.Begun, Reference: l.id(said.reference, document), Reason: status + " and named what was made, which is not over"}
 	case said.moved():
 		o.Reason = fmt.Sprintf("%s, and yet its body says %s", status, said)
 	case no != nothing:
-		o = p.refusal(no, document, row)
+		o = l.refusal(no, document, row)
 		o.Reason = status + ": " + o.Reason
 	case c == turnedAway:
 		o.Verdict = zabor.TurnedAway
+		o.Unauthorized = a.status == http.StatusUnauthorized || a.status == http.StatusForbidden
 		o.Reason = status
 	case c == misdirected:
 		o.Verdict = zabor.Misdirected
@@ -155,12 +162,13 @@ func (p *Provider) judge(a answer, row zabor.Row, preparing bool) zabor.Outcome 
 		o.Reason = status + ", which proves nothing"
 	}
 	if o.Reference != "" {
-		if err := p.sameCall(a.header, document, row); err != nil {
+		if err := l.sameCall(a.header, document, row); err != nil {
 			o = zabor.Outcome{Reason: fmt.Sprintf("%s, reference %q, but %s", status, o.Reference, oneLine(err))}
 		}
 	}
+	o.StoredRefusal = o.Verdict == zabor.Refused && l.Key.storesNo()
 	o.Pause = a.status/100 == 3
-	if o.RetryAfter = max(retryAfter(a.header, time.Now()), p.later.milliseconds(document)); o.RetryAfter > 0 {
+	if o.RetryAfter = max(retryAfter(a.header, time.Now()), p.later.milliseconds(document), said.wait); o.RetryAfter > 0 {
 		o.Reason += ", retry after " + o.RetryAfter.String()
 	}
 	o.Answer = p.keep.of(a, document)
@@ -168,15 +176,15 @@ func (p *Provider) judge(a answer, row zabor.Row, preparing bool) zabor.Outcome 
 }
 
 // prepare reads the answer to a first request that has moved nothing.
-func (p *Provider) prepare(document any, row zabor.Row) zabor.Outcome {
-	id := p.prepared.id(document)
+func (l *line) prepare(document any, row zabor.Row) zabor.Outcome {
+	id := l.id(l.prepared, document)
 	switch {
 	case id == "":
 		return zabor.Outcome{Reason: "the first request of two was answered without an id; the second was not sent"}
 	case len(id) > maxReference:
 		return zabor.Outcome{Reason: fmt.Sprintf("the first request of two was answered with an id of %d bytes, more than can be kept; the second was not sent", len(id))}
 	}
-	if err := p.sameMoney(document, row.Amount, false); err != nil {
+	if err := l.sameMoney(document, row.Amount, false); err != nil {
 		return zabor.Outcome{Reason: fmt.Sprintf("the first request of two made %q, but %s; the second was not sent", id, oneLine(err))}
 	}
 	return zabor.Outcome{Verdict: zabor.Prepared, Reference: id}
@@ -184,22 +192,22 @@ func (p *Provider) prepare(document any, row zabor.Row) zabor.Outcome {
 
 // sameCall compares what an answer repeats of its request with row. What is
 // answered again to a first send must repeat enough to be known.
-func (p *Provider) sameCall(header http.Header, document any, row zabor.Row) error {
-	if err := p.sameEcho(document, row); err != nil {
+func (l *line) sameCall(header http.Header, document any, row zabor.Row) error {
+	if err := l.sameEcho(document, row); err != nil {
 		return err
 	}
 	first := row.Unproven <= 1
-	if p.key.Mark == "" || !first || !strings.EqualFold(header.Get(p.key.Mark), "true") || p.echoKey == nil && p.echoOrder == nil {
+	if l.Key.Mark == "" || !first || !strings.EqualFold(header.Get(l.Key.Mark), "true") || l.echoKey == nil && l.echoOrder == nil {
 		return nil
 	}
-	if p.echoKey.scalarIn(document) == "" && p.echoOrder.scalarIn(document) == "" {
+	if l.echoKey.scalarIn(document) == "" && l.echoOrder.scalarIn(document) == "" {
 		return errors.New("it is an answer to an earlier request under this key, and nothing in it says that this was ours")
 	}
 	return nil
 }
 
 // sameEcho compares what document repeats of the request that made it with row.
-func (c *compiled) sameEcho(document any, row zabor.Row) error {
+func (c *reader) sameEcho(document any, row zabor.Row) error {
 	if c.echoKey != nil {
 		if got := c.echoKey.scalarIn(document); got != "" && got != row.ProviderKey {
 			return errors.New("it is about a request with another key")
@@ -215,22 +223,25 @@ func (c *compiled) sameEcho(document any, row zabor.Row) error {
 
 // read is what one object of the provider's proves about row: the body of a
 // 2xx, or a look-up's hit.
-func (p *Provider) read(document any, said saying, row zabor.Row) zabor.Outcome {
+func (c *reader) read(document any, said saying, row zabor.Row) zabor.Outcome {
 	switch said.word {
 	case declined, malformed:
-		return p.refusal(said.word, document, row)
+		return c.refusal(said.word, document, row)
 	case settled, pending:
 	default:
-		return zabor.Outcome{Reason: "the answer says " + said.String() + p.status(document)}
+		return zabor.Outcome{Reason: "the answer says " + said.String() + c.status(document)}
 	}
-	reference := said.reference.id(document)
+	reference := c.id(said.reference, document)
+	if c.given {
+		reference = row.Prepared
+	}
 	switch {
 	case reference == "":
 		return zabor.Outcome{Reason: "the answer says " + said.String() + " and has no reference"}
 	case len(reference) > maxReference:
 		return zabor.Outcome{Reason: fmt.Sprintf("the answer says %s and has a reference of %d bytes, more than can be kept", said, len(reference))}
 	}
-	if err := p.sameMoney(document, row.Amount, !p.optional); err != nil {
+	if err := c.sameMoney(document, row.Amount, !c.optional); err != nil {
 		return zabor.Outcome{Reason: fmt.Sprintf("the answer says %s, reference %q, but %s", said, reference, oneLine(err))}
 	}
 	if said.word == pending {
@@ -241,18 +252,18 @@ func (p *Provider) read(document any, said saying, row zabor.Row) zabor.Outcome 
 
 // refusal is a no that the profile lists, about money or about form. What is
 // wrong in form is seldom stored under the key: it says nothing of earlier sends.
-func (p *Provider) refusal(no word, document any, row zabor.Row) zabor.Outcome {
-	if err := p.sameMoney(document, row.Amount, false); err != nil {
+func (c *reader) refusal(no word, document any, row zabor.Row) zabor.Outcome {
+	if err := c.sameMoney(document, row.Amount, false); err != nil {
 		return zabor.Outcome{Reason: "the answer is a no, but " + oneLine(err)}
 	}
 	if no == malformed {
-		return zabor.Outcome{Verdict: zabor.Malformed, Reason: "the request's form is refused" + p.status(document)}
+		return zabor.Outcome{Verdict: zabor.Malformed, Reason: "the request's form is refused" + c.status(document)}
 	}
-	return zabor.Outcome{Verdict: zabor.Refused, Reason: "declined" + p.status(document), StoredRefusal: p.storesNo}
+	return zabor.Outcome{Verdict: zabor.Refused, Reason: "declined" + c.status(document)}
 }
 
 // status is what stands where the profile's lists look, for people.
-func (c *compiled) status(document any) string {
+func (c *reader) status(document any) string {
 	for _, m := range []match{c.malformed, c.declined, c.pending, c.settled} {
 		if s := m.at.scalarIn(document); s != "" && len(m.at) > 0 {
 			return fmt.Sprintf(": /%s is %.60q", strings.Join(m.at, "/"), s)
@@ -263,7 +274,7 @@ func (c *compiled) status(document any) string {
 
 // sameMoney compares the answer's amount and currency with the row's, as far as
 // the row has them and the profile points to them. A demanded one must be there.
-func (c *compiled) sameMoney(document any, want zabor.Money, demanded bool) error {
+func (c *reader) sameMoney(document any, want zabor.Money, demanded bool) error {
 	if want.Currency == "" {
 		return nil
 	}
@@ -276,12 +287,9 @@ func (c *compiled) sameMoney(document any, want zabor.Money, demanded bool) erro
 			return fmt.Errorf("its currency is %q and not %s", got, want.Currency)
 		}
 	}
-	at, read := c.minor, func(text string) (int64, error) { return c.exponents.parse(text, want.Currency) }
+	at := c.minor
 	if c.major != nil {
-		at, read = c.major, func(text string) (int64, error) {
-			m, err := ParseMajor(text, want.Currency)
-			return m.Minor, err
-		}
+		at = c.major
 	}
 	if at == nil {
 		return nil
@@ -293,7 +301,7 @@ func (c *compiled) sameMoney(document any, want zabor.Money, demanded bool) erro
 		}
 		return nil
 	}
-	if got, err := read(text); err != nil || got != want.Minor {
+	if got, err := c.money(text, want.Currency); err != nil || got != want {
 		return fmt.Errorf("its amount is %q and not that of %s %s", text, Major(want), want.Currency)
 	}
 	return nil

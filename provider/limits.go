@@ -12,25 +12,32 @@ type Limit struct {
 }
 
 // Limits is what no code can promise about calls with these requests, by what p
-// says of the provider; prepare is nil where there is one request.
+// says of the provider; prepare is nil where there is one request. Requests that
+// [Profile.Terms] refuses have none.
 func (p Profile) Limits(prepare *RequestSpec, request RequestSpec) []Limit {
+	_, lines, err := p.linesOf(prepare, request)
+	if err != nil {
+		return nil
+	}
+	l := lines[0]
 	var limits []Limit
 	add := func(code, format string, args ...any) {
 		limits = append(limits, Limit{code, fmt.Sprintf(format, args...)})
 	}
-	key := p.Key.Header != "" || p.Key.Field != ""
-	found, silent := p.finds(prepare, request)
+	key := l.Key.Travels()
+	found, silent := l.finds(prepare, request)
+	replayFor := l.Key.replayFor(p.Timeout)
 	switch {
-	case !found && p.ReplayFor() == 0:
+	case !found && replayFor == 0:
 		add("held", "a call whose answer is lost is held for a person: it cannot be looked up, and it is not sent again")
 	case !found:
-		add("held-later", "a call whose answer is lost cannot be looked up; what sending it again within %s does not settle is held for a person", p.ReplayFor())
+		add("held-later", "a call whose answer is lost cannot be looked up; what sending it again within %s does not settle is held for a person", replayFor)
 	case silent != "":
 		add("not-carried", "a call whose answer is lost is looked up by what it carried, and this one does not carry {{provider_key}} as %s: it is not found, and is held for a person", silent)
 	}
 	switch {
-	case key && p.Key.Life > 0:
-		add("key-life", "the provider's key protects from a lost row, and from a worker that was paused before its first byte, for %s and no longer", p.Key.Life)
+	case key && l.Key.Life > 0:
+		add("key-life", "the provider's key protects from a lost row, and from a worker that was paused before its first byte, for %s and no longer", l.Key.Life)
 	case key:
 		add("key-life-unknown", "how long the provider knows a key is not relied upon: from a worker that was paused before its first byte, only the provider's limit on idle connections protects for certain")
 	case found:
@@ -45,48 +52,25 @@ func (p Profile) Limits(prepare *RequestSpec, request RequestSpec) []Limit {
 // finds reports whether a call whose answer is lost can be looked up, and where its
 // request should carry the provider key for it and does not; empty: it does, or
 // need not.
-func (p Profile) finds(prepare *RequestSpec, request RequestSpec) (found bool, silent string) {
-	l := p.Lookup
+func (l *line) finds(prepare *RequestSpec, request RequestSpec) (found bool, silent string) {
+	u := l.Lookup
 	switch {
-	case l == nil:
+	case u == nil:
 		return false, ""
-	case prepare != nil && l.Prepared != "":
+	case prepare != nil && u.Prepared != "", u.Target != "":
 		return true, ""
-	case l.Path == "":
+	case u.Path == "":
 		return false, ""
-	case l.Carried == "" || l.Carried == "/"+p.Key.Field:
+	case u.Carried == "" || u.Carried == "/"+l.Key.Field:
 		return true, ""
 	}
 	document := request.JSON
 	if len(request.Form) > 0 {
-		fields := map[string]any{}
-		for name, text := range request.Form {
-			fields[name] = text
-		}
-		document = nested(fields)
+		document = nested(request.Form)
 	}
-	at, err := parsePointer(l.Carried)
+	at, err := parsePointer(u.Carried)
 	if err == nil && strings.Contains(at.scalarIn(document), "provider_key") {
 		return true, ""
 	}
 	return true, strings.Join(at, ".")
-}
-
-// nested is a form's fields with a[b] as property b of a.
-func nested(fields map[string]any) map[string]any {
-	out := map[string]any{}
-	for name, value := range fields {
-		outer, inner, ok := strings.Cut(strings.TrimSuffix(name, "]"), "[")
-		if !ok {
-			out[name] = value
-			continue
-		}
-		object, ok := out[outer].(map[string]any)
-		if !ok {
-			object = map[string]any{}
-			out[outer] = object
-		}
-		object[inner] = value
-	}
-	return out
 }

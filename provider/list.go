@@ -18,6 +18,10 @@ import (
 // What an entry says of status, reference, amount and currency is where an answer
 // to a call has it.
 type List struct {
+	Source `yaml:",inline"`
+	// Of is the name of the line by whose answers an entry is read; empty where there
+	// is no table.
+	Of string `yaml:"of"`
 	// Path is that of the first page. {{since}} in it is the time from which on
 	// entries are wanted; without it the list must have the newest first, and is
 	// read until its entries are older.
@@ -63,9 +67,10 @@ type listing struct {
 	parameter                string
 	newestFirst              bool // it ends with what is older than what is asked for
 	paths                    []string
+	*reader
 }
 
-func compileList(l *List) (*listing, error) {
+func compileList(l *List, lines []*line) (*listing, error) {
 	if l == nil {
 		return nil, nil
 	}
@@ -76,6 +81,11 @@ func compileList(l *List) (*listing, error) {
 	if l.Since != "" && l.Since != "unix" && l.Since != "rfc3339" {
 		return nil, fmt.Errorf("list.since %q: unix or rfc3339", l.Since)
 	}
+	i := slices.IndexFunc(lines, func(one *line) bool { return one.Name == l.Of && one.Refused == "" })
+	if i < 0 {
+		return nil, fmt.Errorf("list.of %q: there is no line of that name", l.Of)
+	}
+	c.reader = lines[i].reader
 	for _, at := range []struct {
 		name, text string
 		to         *pointer
@@ -196,7 +206,7 @@ func (p *Provider) tryPage(ctx context.Context, path string) (document any, wait
 	const soon = time.Millisecond
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
-	req, err := p.newRequest(ctx, Request{Method: http.MethodGet, Path: path})
+	req, err := p.newRequest(ctx, Request{Method: http.MethodGet, Path: path}, nil)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -260,11 +270,11 @@ func (p *Provider) readEntry(entry any, made time.Time) (one Listed, ok bool, er
 	if l.as != "" {
 		entry = map[string]any{l.as: entry}
 	}
-	said := p.says(0, nil, entry)
+	said := l.says(0, nil, entry)
 	if said.word != settled {
 		return one, false, nil
 	}
-	one = Listed{Reference: said.reference.id(entry), Alias: l.alias.scalarIn(plain), Key: l.key.scalarIn(plain), At: made}
+	one = Listed{Reference: l.id(said.reference, entry), Alias: l.alias.scalarIn(plain), Key: l.key.scalarIn(plain), At: made}
 	if one.Reference == "" {
 		return one, false, errors.New("an entry that is a yes has no reference")
 	}
@@ -273,7 +283,7 @@ func (p *Provider) readEntry(entry any, made time.Time) (one Listed, ok bool, er
 			one.Order = at.scalarIn(plain)
 		}
 	}
-	if one.Amount, err = p.moneyIn(entry); err != nil {
+	if one.Amount, err = l.moneyIn(entry); err != nil {
 		return one, false, fmt.Errorf("%s: %w", one.Reference, err)
 	}
 	return one, true, nil
@@ -281,19 +291,16 @@ func (p *Provider) readEntry(entry any, made time.Time) (one Listed, ok bool, er
 
 // moneyIn is the amount of an entry; the zero Money where the profile points to
 // none.
-func (c *compiled) moneyIn(document any) (zabor.Money, error) {
+func (c *reader) moneyIn(document any) (zabor.Money, error) {
+	at := c.minor
+	if c.major != nil {
+		at = c.major
+	}
 	code := strings.ToUpper(c.currency.scalarIn(document))
-	if c.currency == nil || code == "" {
+	if c.currency == nil || code == "" || at == nil {
 		return zabor.Money{}, nil
 	}
-	switch {
-	case c.major != nil:
-		return ParseMajor(c.major.scalarIn(document), code)
-	case c.minor != nil:
-		minor, err := c.exponents.parse(c.minor.scalarIn(document), code)
-		return zabor.Money{Minor: minor, Currency: code}, err
-	}
-	return zabor.Money{}, nil
+	return c.money(at.scalarIn(document), code)
 }
 
 // nextPage is the path of the page behind the one of that path; empty: there is

@@ -77,9 +77,53 @@ func allDigits(s string) bool {
 	return s != "" && strings.Trim(s, "0123456789") == ""
 }
 
+// Units are the currencies that a provider takes, by how many decimals its minor units
+// have, or its decimals in major units. "rest" stands for every currency that is not
+// named and has as many in ISO 4217. A currency that is in none is refused. Nil: all
+// of ISO 4217, as it says.
+type Units map[int][]string
+
+// rest is every other currency of so many decimals.
+const rest = "rest"
+
+// Decimals is how many decimals the provider gives the currency, and whether it is known
+// to take it so.
+func (u Units) Decimals(code string) (int, bool) {
+	digits, ok := Digits(code)
+	if u == nil || !ok {
+		return digits, ok
+	}
+	for decimals, codes := range u {
+		if slices.Contains(codes, code) {
+			return decimals, true
+		}
+	}
+	return digits, slices.Contains(u[digits], rest)
+}
+
+// some is a currency that is taken.
+func (u Units) some() string {
+	for _, n := range slices.Sorted(maps.Keys(u)) {
+		for _, code := range u[n] {
+			if code != rest {
+				return code
+			}
+		}
+	}
+	return "EUR"
+}
+
+func (u Units) decimals(code string) (int, error) {
+	n, ok := u.Decimals(code)
+	if !ok {
+		return 0, &valueError{fmt.Sprintf("how the provider writes amounts in %q is not known; it is refused", code)}
+	}
+	return n, nil
+}
+
 // minor is m in the provider's minor units.
-func (x Exponents) minor(m zabor.Money) (int64, error) {
-	up, down, err := x.scale(m.Currency)
+func (u Units) minor(m zabor.Money) (int64, error) {
+	up, down, err := u.scale(m.Currency)
 	switch {
 	case err != nil:
 		return 0, err
@@ -91,13 +135,19 @@ func (x Exponents) minor(m zabor.Money) (int64, error) {
 	return m.Minor / down * up, nil
 }
 
-// parse reads the provider's minor units.
-func (x Exponents) parse(text, code string) (int64, error) {
+// Parse reads the provider's minor units.
+func (u Units) Parse(text, code string) (zabor.Money, error) {
+	minor, err := u.parse(text, code)
+	return zabor.Money{Minor: minor, Currency: code}, err
+}
+
+// parse is Parse's number.
+func (u Units) parse(text, code string) (int64, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
 		return 0, err
 	}
-	up, down, err := x.scale(code)
+	up, down, err := u.scale(code)
 	switch {
 	case err != nil:
 		return 0, err
@@ -109,15 +159,12 @@ func (x Exponents) parse(text, code string) (int64, error) {
 
 // scale is what minor units of ISO 4217 are multiplied with, and divided by, to
 // become the provider's. One of them is 1.
-func (x Exponents) scale(code string) (up, down int64, err error) {
-	want, special := x[code]
-	if !special {
-		return 1, 1, nil
+func (u Units) scale(code string) (up, down int64, err error) {
+	want, err := u.decimals(code)
+	if err != nil {
+		return 1, 1, err
 	}
-	have, ok := Digits(code)
-	if !ok {
-		return 1, 1, fmt.Errorf("currency %q is not a current code of ISO 4217", code)
-	}
+	have, _ := Digits(code)
 	power := func(n int) int64 {
 		p := int64(1)
 		for range n {
@@ -128,34 +175,74 @@ func (x Exponents) scale(code string) (up, down int64, err error) {
 	return power(want - have), power(have - want), nil
 }
 
+// major is m as the provider writes it in major units.
+func (u Units) major(m zabor.Money) (string, error) {
+	n, err := u.decimals(m.Currency)
+	if err != nil {
+		return "", err
+	}
+	whole, fraction, _ := strings.Cut(Major(m), ".")
+	for len(fraction) < n {
+		fraction += "0"
+	}
+	if strings.Trim(fraction[n:], "0") != "" {
+		return "", &valueError{fmt.Sprintf("the provider takes no such fraction: %s %s", Major(m), m.Currency)}
+	}
+	if n == 0 {
+		return whole, nil
+	}
+	return whole + "." + fraction[:n], nil
+}
+
+func (u Units) validate() error {
+	seen := map[string]bool{}
+	for _, n := range slices.Sorted(maps.Keys(u)) {
+		if n < 0 || n > 4 {
+			return fmt.Errorf("units.%d: 0 to 4 decimals", n)
+		}
+		for _, code := range u[n] {
+			if _, ok := Digits(code); !ok && code != rest {
+				return fmt.Errorf("units.%d: %q is not a current code of ISO 4217", n, code)
+			}
+			if seen[code] && code != rest {
+				return fmt.Errorf("units.%d: %s is there twice", n, code)
+			}
+			seen[code] = true
+		}
+	}
+	return nil
+}
+
+// money reads an amount as the answer has it.
+func (c *reader) money(text, code string) (zabor.Money, error) {
+	if c.major != nil {
+		if _, err := c.units.decimals(code); err != nil {
+			return zabor.Money{}, err
+		}
+		return ParseMajor(text, code)
+	}
+	return c.units.Parse(text, code)
+}
+
 // NamesMoney reports whether a field of a request, as a form names it (a[b]), is
-// where p's answers have amount or currency, or is beneath or above that: at any
-// depth, since an answer may have within an object what the request has plainly.
+// where p's requests or answers have amount or currency, or is beneath or above that:
+// at any depth, since an answer may have within an object what the request has plainly.
 func (p Profile) NamesMoney(field string) bool {
 	name := strings.FieldsFunc(field, func(r rune) bool { return r == '[' || r == ']' })
-	for _, text := range []string{p.Amount.Minor, p.Amount.Major, p.Currency} {
-		at, err := parsePointer(text)
-		if err != nil { // there is none
-			continue
-		}
-		for i := range at {
-			n := min(len(name), len(at[i:]))
-			if n > 0 && slices.Equal(name[:n], at[i:][:n]) {
-				return true
+	for _, l := range append([]Line{p.Line}, p.Calls...) {
+		a := l.Amount
+		for _, text := range []string{a.Minor, a.Major, a.Currency, a.Asked, a.AskedCurrency} {
+			at, err := parsePointer(text)
+			if err != nil { // there is none
+				continue
+			}
+			for i := range at {
+				n := min(len(name), len(at[i:]))
+				if n > 0 && slices.Equal(name[:n], at[i:][:n]) {
+					return true
+				}
 			}
 		}
 	}
 	return false
-}
-
-func (x Exponents) validate() error {
-	for _, code := range slices.Sorted(maps.Keys(x)) {
-		if _, ok := Digits(code); !ok {
-			return fmt.Errorf("exponents: %q is not a current code of ISO 4217", code)
-		}
-		if x[code] < 0 || x[code] > 3 {
-			return fmt.Errorf("exponents.%s: %d decimals; 0 to 3", code, x[code])
-		}
-	}
-	return nil
 }

@@ -182,7 +182,8 @@ func TestSendEarlyAnswer(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			p := newPeer(t, func(p *peer, c net.Conn) { io.CopyN(io.Discard, c, 1000); tt.then(p, c) })
-			a, err := mustNew(t, testProfile("http://"+p.addr), Options{}).send(within(t, tt.limit), bigRequest, "k")
+			pr := mustNew(t, testProfile("http://"+p.addr), Options{})
+			a, err := pr.send(within(t, tt.limit), pr.lines[0], bigRequest, "k")
 			var unsent unsentError
 			if a.status != tt.want || (err == nil) != (tt.want != 0) || errors.As(err, &unsent) {
 				t.Errorf("%d, %v, want %d", a.status, err, tt.want)
@@ -216,7 +217,8 @@ func TestSendGivesUpWithAReset(t *testing.T) {
 				<-over
 				hang(p, c)
 			})
-			_, err := mustNew(t, testProfile("http://"+p.addr), Options{}).send(within(t, tt.limit), bigRequest, "k")
+			pr := mustNew(t, testProfile("http://"+p.addr), Options{})
+			_, err := pr.send(within(t, tt.limit), pr.lines[0], bigRequest, "k")
 			close(over)
 			var unsent unsentError
 			if err == nil || errors.As(err, &unsent) {

@@ -169,15 +169,18 @@ func answerOf(status int, body string, header ...string) string {
 func testProfile(base string) Profile {
 	return Profile{
 		BaseURL: base, Headers: Headers{"Authorization": "Bearer s3cret"}, Timeout: 5 * time.Second,
-		Key:       Key{Header: "Idempotency-Key", Life: 24 * time.Hour, Replays: ReplaysAll},
-		Reference: "/id",
-		Settled:   Match{"/status", []string{"paid", "captured"}},
-		Pending:   Match{"/status", []string{"processing"}},
-		Declined:  Refusal{"/status", []string{"refused"}, []int{402}},
-		Malformed: Refusal{"/error/code", []string{"invalid"}, []int{422}},
-		Amount:    Amount{Minor: "/amount"},
-		Currency:  "/currency",
-		Lookup:    &Lookup{Path: "/payments?merchant_reference={{provider_key}}", Items: "/data", AbsentAfter: 2 * time.Minute},
+		Line: Line{
+			Key: Key{Header: "Idempotency-Key", Life: 24 * time.Hour, Replays: ReplaysAll},
+			Answers: Answers{
+				Reference: "/id",
+				Settled:   Match{"/status", []string{"paid", "captured"}},
+				Pending:   Match{"/status", []string{"processing"}},
+				Declined:  Refusal{"/status", []string{"refused"}, []int{402}},
+				Malformed: Refusal{"/error/code", []string{"invalid"}, []int{422}},
+			},
+			Amount: Amount{Minor: "/amount", Currency: "/currency"},
+			Lookup: &Lookup{Path: "/payments?merchant_reference={{provider_key}}", Items: "/data", AbsentAfter: 2 * time.Minute},
+		},
 	}
 }
 
@@ -189,7 +192,7 @@ func testRow(t testing.TB) zabor.Row {
 	}
 	return zabor.Row{
 		Key: zabor.Key{Order: "1001", Step: "charge"}, ProviderKey: "abcdefghijklmnopqrstuvwxyz",
-		Amount: zabor.Money{Minor: 1999, Currency: "EUR"}, Request: frozen,
+		Amount: zabor.Money{Minor: 1999, Currency: "EUR"}, Open: zabor.Open{Request: frozen},
 	}
 }
 
@@ -233,4 +236,9 @@ func certificate(t *testing.T, protos ...string) (server, client *tls.Config) {
 	roots.AddCert(leaf)
 	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, NextProtos: protos},
 		&tls.Config{RootCAs: roots}
+}
+
+// judgeBy judges by the first line of pr, as an answer to a request that it is about.
+func judgeBy(pr *Provider, a answer, row zabor.Row, preparing bool) zabor.Outcome {
+	return pr.judge(pr.lines[0], a, row, preparing)
 }

@@ -190,7 +190,7 @@ func (r *rewriter) value(n parse.Node, may bool) (parse.Node, error) {
 		}
 	case *parse.FieldNode:
 		if r.rowOnly {
-			return nil, fmt.Errorf("%s: a look-up sees only the row: order, step, scope, provider_key, prepared, reference, currency, minor, major", n)
+			return nil, fmt.Errorf("%s: a look-up sees only the row: order, step, scope, provider_key, prepared, reference, target, currency, minor, major", n)
 		}
 		args := []parse.Node{dot, must}
 		for _, name := range n.Ident {
@@ -251,12 +251,18 @@ var rowValues = map[string]func(*Vars) (any, error){
 	"prepared":     func(v *Vars) (any, error) { return known(v.Prepared), nil },
 	"reference":    func(v *Vars) (any, error) { return known(v.Reference), nil },
 	"currency":     func(v *Vars) (any, error) { return known(v.Money.Currency), nil },
-	"major":        func(v *Vars) (any, error) { return known(Major(v.Money)), nil },
+	"target":       func(v *Vars) (any, error) { return known(v.Target), nil },
+	"major": func(v *Vars) (any, error) {
+		if v.Money.Currency == "" {
+			return nil, nil
+		}
+		return v.Units.major(v.Money)
+	},
 	"minor": func(v *Vars) (any, error) {
 		if v.Money.Currency == "" {
 			return nil, nil
 		}
-		return v.Exponents.minor(v.Money)
+		return v.Units.minor(v.Money)
 	},
 }
 

@@ -64,15 +64,21 @@ func (p pointer) in(document any) (any, bool) {
 // when there is none. Numbers are as they were written.
 func (p pointer) scalarIn(document any) string {
 	v, _ := p.in(document)
-	switch v := v.(type) {
-	case string:
-		return v
-	case json.Number:
-		return v.String()
-	case bool:
-		return strconv.FormatBool(v)
+	text, _ := scalar(v)
+	return text
+}
+
+// scalar is v as text, if it is a string, a number or a boolean.
+func scalar(v any) (text string, ok bool) {
+	switch v.(type) {
+	case nil, map[string]any, []any:
+		return "", false
 	}
-	return ""
+	text, err := asText(v)
+	if n, isNumber := v.(json.Number); isNumber {
+		return n.String(), true
+	}
+	return text, err == nil
 }
 
 // id is the non-empty string or number that p points to; empty when there is

@@ -38,7 +38,11 @@ func (p *Provider) Preview(row zabor.Row) (Preview, error) {
 	if row.TwoStep() && row.Prepared == "" {
 		key = row.Open.PrepareKey
 	}
-	if r, err = p.fit(r, row, key); err != nil {
+	l, err := p.lineFor(r.Open())
+	if err != nil {
+		return Preview{}, err
+	}
+	if r, err = p.fit(l, r, row, key); err != nil {
 		return Preview{}, err
 	}
 	r, _ = r.Open().WithoutCard()
@@ -54,6 +58,9 @@ func (p *Provider) Preview(row zabor.Row) (Preview, error) {
 			add(field.Name, p.hide(field.Value))
 		}
 	}
+	for name := range l.header {
+		add(name, l.header.Get(name))
+	}
 	for name, values := range p.header {
 		for _, value := range values {
 			if !slices.Contains(plainHeaders, name) {
@@ -65,13 +72,13 @@ func (p *Provider) Preview(row zabor.Row) (Preview, error) {
 	if p.auth.Grant != nil {
 		add("Authorization", "Bearer "+hidden)
 	}
-	if p.key.Header != "" {
-		if p.key.UUID {
+	if l.Key.Header != "" {
+		if l.Key.UUID {
 			if key, err = zabor.UUIDFromProviderKey(key); err != nil {
 				return Preview{}, err
 			}
 		}
-		add(p.key.Header, key)
+		add(l.Key.Header, key)
 	}
 	slices.SortStableFunc(shown.Header, func(a, b zabor.HeaderField) int { return cmp.Compare(a.Name, b.Name) })
 	return shown, nil
@@ -95,6 +102,9 @@ func (p *Provider) hide(text string) string {
 	}
 	if p.auth.Grant != nil {
 		secrets = append(secrets, p.auth.Grant.Secret)
+	}
+	if f := p.auth.Fields; f != nil {
+		secrets = append(secrets, f.Secret)
 	}
 	if s := p.auth.Signature; s != nil {
 		secrets = append(secrets, s.Secret)

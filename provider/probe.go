@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"zabor"
 )
@@ -32,35 +33,25 @@ func (p *Provider) Probe(ctx context.Context) error {
 			return err
 		}
 	}
-	if p.lookup == nil {
+	i := slices.IndexFunc(p.lines, func(l *line) bool {
+		return l.find != nil && l.find.byCarried != nil && !names(l.Lookup.Path, "target")
+	})
+	if i < 0 {
 		if p.auth.Grant != nil {
 			return nil
 		}
 		return ErrNoProbe
 	}
-	r, err := p.lookup.Render(Vars{Order: "zabor-probe", Step: "probe", ProviderKey: probeKey, Money: zabor.Money{Minor: 1, Currency: "EUR"}})
-	if err != nil {
-		return ErrNoProbe
-	}
-	if r, err = p.signed(r); err != nil {
-		return err
-	}
-	req, err := p.newRequest(ctx, r)
-	if err != nil {
-		return err
-	}
-	resp, err := p.lookups.Do(req)
-	if err != nil {
-		return fmt.Errorf("%w: %s", ErrUnreached, oneLine(err))
-	}
-	defer resp.Body.Close()
-	a, err := readAnswer(resp)
+	l := p.lines[i]
+	code := l.units.some()
+	row := zabor.Row{Key: zabor.Key{Order: "zabor-probe", Step: "probe"}, ProviderKey: probeKey, Amount: zabor.Money{Minor: 100000, Currency: code}}
+	a, err := p.look(ctx, l, way{l.find.byCarried, l.Lookup.text(l.Lookup.Path), false, l.hit}, nil, row)
 	switch {
 	case err != nil:
 		return fmt.Errorf("%w: %s", ErrUnreached, oneLine(err))
 	case a.status == http.StatusUnauthorized, a.status == http.StatusForbidden, a.status == http.StatusProxyAuthRequired:
 		return fmt.Errorf("it answered the look-up with %d %s: are account and secret right, of the same live or test system, and allowed to read?", a.status, http.StatusText(a.status))
-	case a.status == http.StatusNotFound && p.items == nil:
+	case a.status == http.StatusNotFound && l.find.items == nil:
 		return nil
 	case a.status/100 != 2:
 		return fmt.Errorf("it answered the look-up with %d %s: every doubtful call would be left to a person", a.status, http.StatusText(a.status))
@@ -69,10 +60,10 @@ func (p *Provider) Probe(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("the look-up's answer is not one JSON value: %s", oneLine(err))
 	}
-	if p.items != nil {
-		list, _ := p.items.in(document)
+	if l.find.items != nil {
+		list, _ := l.find.items.in(document)
 		if _, ok := list.([]any); !ok {
-			return errors.New("the look-up's answer has no list where lookup.items points to")
+			return errors.New("the look-up's answer has no list where lookul.find.items points to")
 		}
 	}
 	return nil

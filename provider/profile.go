@@ -1,13 +1,11 @@
 package provider
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
-	"path"
 	"slices"
 	"strings"
 	"time"
@@ -25,48 +23,102 @@ type Profile struct {
 	Auth    Auth          `yaml:"-"`        // of a built-in profile whose provider wants more than headers
 	Account string        `yaml:"-"`        // whose secret alone the provider takes; empty: Headers alone say whose account it is
 	Timeout time.Duration `yaml:"timeout"`  // of one whole call, from before the capture to the end of the answer; above zero
-	Key     Key           `yaml:"key"`
 
-	Reference string  `yaml:"reference"` // pointer to the provider's id of what it did: a string or a number
-	Settled   Match   `yaml:"settled"`   // a final yes
-	Pending   Match   `yaml:"pending"`   // begun, and no verdict yet
-	Declined  Refusal `yaml:"declined"`  // a definite no
-	Malformed Refusal `yaml:"malformed"` // a definite no about the request's form, so about its maker and not the customer
+	// RetryAfter points to how many milliseconds an answer asks to be left alone, where
+	// it is not the header Retry-After that does. Empty: none does.
+	RetryAfter string `yaml:"retry_after"`
 
-	Rules     []Rule    `yaml:"rules"`     // before the four lists above; the first one that is met decides
-	Prepare   Prepare   `yaml:"prepare"`   // of two-step calls
-	Echo      Echo      `yaml:"echo"`      // what of the request an answer repeats
-	Amount    Amount    `yaml:"amount"`    // compared with the row; zero: not compared
-	Currency  string    `yaml:"currency"`  // pointer, compared with the row; empty: not compared
-	Exponents Exponents `yaml:"exponents"` // decimals of minor units where they are not those of ISO 4217
-	Lookup    *Lookup   `yaml:"lookup"`    // nil: a doubtful call can only be decided by a person
-	List      *List     `yaml:"list"`      // nil: what the provider did cannot be listed
+	// Whom names the header fields for another account, such as Stripe-Account. A look-up
+	// repeats those of the request. It needs a table; without one, a look-up repeats all
+	// fields of the request except those about the body.
+	Whom []string `yaml:"whom"`
+
+	// Line describes every request of a provider without a table. With a table it is zero.
+	Line `yaml:"line"`
+	// Calls is the table. Each request has exactly one line; a request without a line is
+	// never sent.
+	Calls []Line `yaml:"calls"`
+
+	List *List `yaml:"list"` // nil: what the provider did cannot be listed
+}
+
+// Line is one kind of request: its effect, and all knowledge about it.
+type Line struct {
+	Name string `yaml:"name"` // unique in its table
+	Does Does   `yaml:"does"`
+	// Call is the method and the path as sent: POST /v1/payment_intents/*/capture. * is
+	// one segment. Empty: every request.
+	Call string `yaml:"call"`
+	// Where has conditions on the body, by JSON pointer: one of the values, as text. "*"
+	// is any value, "" is no value or null.
+	Where map[string][]string `yaml:"where"`
+	// Refused is the reason never to send such a request. The rest of the line is then zero.
+	Refused string `yaml:"refused"`
+	// Target points to the id, in the body, of the object on which the call acts, for
+	// {{target}}. Empty: the id is the first * of the path.
+	Target string `yaml:"target"`
+
+	Headers Headers `yaml:"headers"` // of these requests alone
+	Key     Key     `yaml:"key"`
+	Answers `yaml:"answers"`
+	Amount  Amount  `yaml:"amount"` // zero: not compared
+	Lookup  *Lookup `yaml:"lookup"` // nil: a doubtful call can only be decided by a person
 
 	// HoldAfter and PendingFor are the provider's own horizons: how long doubt and
 	// the lack of a verdict are nothing unusual there. The longer of it and the
 	// configuration's counts. 0: none.
 	HoldAfter  time.Duration `yaml:"hold_after"`
 	PendingFor time.Duration `yaml:"pending_for"`
+}
 
-	// RetryAfter points to how many milliseconds an answer asks to be left alone, where
-	// it is not the header Retry-After that does. Empty: none does.
-	RetryAfter string `yaml:"retry_after"`
+// Does is the effect of a call.
+type Does string
 
-	Harmless []Harmless `yaml:"harmless"` // requests that move no money by themselves; empty: none is known
+// The effects.
+const (
+	Charges  Does = "charge"  // takes money, or holds it
+	Captures Does = "capture" // takes held money
+	Refunds  Does = "refund"
+	PaysOut  Does = "payout"
+	Cancels  Does = "cancel"
+	Prepares Does = "prepare" // moves nothing by itself: the first request of two
+)
 
-	// Unread are paths, without a query and with * for a segment, of requests whose
-	// answers have another shape than the profile's: each call would end with a person.
-	Unread []string `yaml:"unread"`
+// Source is the source of a part of a profile: a document or a project, and a date.
+type Source struct {
+	From string `yaml:"source" json:"source,omitempty"`
+	// Unverified names the facts without a source. Their values are the cautious ones.
+	Unverified string `yaml:"unverified" json:"unverified,omitempty"`
+}
+
+// Answers says how an answer, or an object of the provider, is read.
+type Answers struct {
+	Source `yaml:",inline"`
+	// Reference points to the provider's id of what it did: a string or a number. The
+	// text {{prepared}} is the id from the first request of two, where an answer has none.
+	Reference string  `yaml:"reference"`
+	Prefix    string  `yaml:"prefix"`    // beginning of such an id; another text is no id
+	Settled   Match   `yaml:"settled"`   // a final yes
+	Pending   Match   `yaml:"pending"`   // begun, and no verdict yet
+	Declined  Refusal `yaml:"declined"`  // a definite no
+	Malformed Refusal `yaml:"malformed"` // a definite no about the request's form, so about its maker and not the customer
+	Rules     []Rule  `yaml:"rules"`     // before the four lists above; the first one that is met decides
+	Prepare   Prepare `yaml:"prepare"`   // of two-step calls
+	Echo      Echo    `yaml:"echo"`      // what of the request an answer repeats
+	// Later says, for people, how a final state may still change. Empty: it does not.
+	Later string `yaml:"later"`
 }
 
 // Key says how the provider takes an idempotency key and what it does with one.
 type Key struct {
+	Source  `yaml:",inline"`
 	Header  string        `yaml:"header"`  // empty: none, or a template puts {{provider_key}} into the request
 	Field   string        `yaml:"field"`   // property of the request's JSON object that holds the key; put in where it is missing. Empty: none
 	UUID    bool          `yaml:"uuid"`    // Header has the key as a UUID
 	Life    time.Duration `yaml:"life"`    // how long the provider surely remembers a key; 0: never rely on it
 	Replays Replays       `yaml:"replays"` // what a second request under the same key is answered
 	Mark    string        `yaml:"mark"`    // header that is "true" in an answer that is given again; empty: none
+	Scope   string        `yaml:"scope"`   // of a key, for people: the account, a region
 }
 
 // Replays is what a provider answers to a second request under the same key.
@@ -82,7 +134,8 @@ const (
 )
 
 // Match is met when the string, number or boolean at Pointer is one of Values,
-// compared byte for byte with how it is written in the answer (true, 0).
+// compared byte for byte with how it is written in the answer (true, 0). The value
+// "*" is any.
 type Match struct {
 	Pointer string   `yaml:"pointer"`
 	Values  []string `yaml:"values"`
@@ -105,6 +158,8 @@ type Rule struct {
 	//     by itself will not;
 	//   - transient: nothing was done, and the same request may be sent later;
 	//   - unclear: it proves nothing, whatever else is in it;
+	//   - lingers: it proves nothing, and the provider may still carry the request out
+	//     by itself: neither silence nor the same request proves anything later;
 	//   - earlier: the answer is about another request than this one, under the
 	//     same key or for the same order. It proves nothing, whatever else is in it.
 	Means    string              `yaml:"means"`
@@ -112,8 +167,11 @@ type Rule struct {
 	Header   map[string]string   `yaml:"header"`   // all of these
 	Values   map[string][]string `yaml:"values"`   // at each pointer one of the values
 	// Reference points to the provider's id in an answer of this kind, where it
-	// is not at the profile's. With means: pending such an answer may be a 409.
+	// is not at the profile's. With means: pending such an answer may be a
+	// 409, or a 4xx that is among Statuses.
 	Reference string `yaml:"reference"`
+	// Wait is how long such an answer wants the provider left alone. 0: it does not say.
+	Wait time.Duration `yaml:"wait"`
 }
 
 // Prepare is what the answer to the harmless first request of a two-step call
@@ -131,15 +189,27 @@ type Echo struct {
 	Order string `yaml:"order"` // pointer to {{order}}
 }
 
-// Exponents are numbers of decimals by currency.
-type Exponents map[string]int
-
-// Amount is where the answer has the amount: at most one of the pointers.
+// Amount is where the answer has the amount: at most one of the pointers Minor and
+// Major.
 type Amount struct {
-	Minor string `yaml:"minor"` // pointer to minor units, 1999
-	Major string `yaml:"major"` // pointer to a decimal, 19.99
+	Source   `yaml:",inline"`
+	Minor    string `yaml:"minor"`    // pointer to minor units, 1999
+	Major    string `yaml:"major"`    // pointer to a decimal, 19.99
+	Currency string `yaml:"currency"` // pointer, compared with the row; empty: not compared
+	// Asked points to where a request has the amount, written as in the answer. What is
+	// there must be the row's. Empty: it is not looked at.
+	Asked string `yaml:"asked"`
+	// AskedCurrency points to where it has the currency. Empty: as in the answer.
+	AskedCurrency string `yaml:"asked_currency"`
 	// Optional: an answer without amount and currency is as good as one with.
-	Optional bool `yaml:"optional"`
+	Optional bool  `yaml:"optional"`
+	Units    Units `yaml:"units"` // nil: those of ISO 4217
+}
+
+// Reading is how an object is read that has another shape than the call's answer.
+type Reading struct {
+	Answers `yaml:"answers"`
+	Amount  Amount `yaml:"amount"`
 }
 
 // Lookup is how a doubtful call is looked up without moving money.
@@ -150,12 +220,16 @@ type Amount struct {
 // it needs Echo.Key, and a hit with another key there is about another request. No
 // further pages are fetched: where More says that there are some, absence is no proof.
 type Lookup struct {
-	Method string `yaml:"method"` // GET; empty means GET
+	Source  `yaml:",inline"`
+	Headers Headers `yaml:"headers"` // of look-ups alone, in place of the profile's
+	Method  string  `yaml:"method"`  // GET; empty means GET
 	// Body makes the look-up a POST with this JSON object, of templates as in Path.
 	// A built-in profile alone may have one: that a POST moves no money is
 	// something to know about a provider. It goes with exactly one of Path,
 	// Prepared and Reference.
 	Body map[string]any `yaml:"body"`
+	// Form is the same with a form.
+	Form map[string]string `yaml:"form"`
 	// Path finds a call by what its request carried. It is a template; only what
 	// comes from the row may be in it. Empty: a call whose id is not known
 	// cannot be looked up.
@@ -182,8 +256,8 @@ type Lookup struct {
 	// plainly: the pointers of the profile then fit both. Empty: they have the same
 	// shape.
 	As string `yaml:"as"`
-	// Paths are the paths of the requests that Path finds, without a query;
-	// absence of another one means nothing. Empty: of all.
+	// Paths are the paths of the requests that Path finds, without a query; absence of
+	// another one means nothing. Empty: of all of the line.
 	Paths []string `yaml:"paths"`
 	// Prepared gets the object of a two-step call by its {{prepared}} id, and is
 	// taken instead of Path where there is one. The answer is the one hit; 404 is
@@ -191,9 +265,13 @@ type Lookup struct {
 	Prepared string `yaml:"prepared"`
 	// Reference gets the object of a pending row by its {{reference}}, likewise.
 	Reference string `yaml:"reference"`
-	// References are, by what a reference begins with, the requests that get such an
-	// object, in place of Reference. None of the beginnings is that of another.
-	References map[string]string `yaml:"references"`
+	// Target gets the object that the call acts on by {{target}}, likewise, where there
+	// is neither a Prepared nor a Reference to get.
+	Target string `yaml:"target"`
+	// Hit is how the hits of Path are read, and Object how what Reference gets is; nil:
+	// as an answer to the call.
+	Hit    *Reading `yaml:"hit"`
+	Object *Reading `yaml:"object"`
 	// Items points to the list of hits; an empty list means absent. Without it
 	// the whole answer is the one hit, and 404 means absent.
 	Items string `yaml:"items"`
@@ -221,54 +299,13 @@ func (p Profile) Validate() error {
 
 // compiled is a profile that has been checked.
 type compiled struct {
-	base      *url.URL
-	header    http.Header
-	auth      Auth
-	reference pointer
-	settled   match
-	pending   match
-	declined  match
-	malformed match
-	statuses  map[int]word // declined or malformed
-	minor     pointer      // at most one of minor and major
-	major     pointer
-	currency  pointer
-	rules     []rule
-	prepared  pointer // id in the answer to a first request of two
-	echoKey   pointer
-	echoOrder pointer
-	optional  bool      // Amount.Optional
-	later     pointer   // RetryAfter; nil: none
-	exponents Exponents // may be nil
-
-	look        bool      // there is a look-up
-	lookup      *Template // Lookup.Path; nil: none
-	getPrepared *Template // nil: none
-	getPending  *Template // nil: none
-	getByPrefix map[string]*Template
-	byKey       bool     // lookup filters by {{provider_key}}
-	byOrder     bool     // lookup filters by {{order}}
-	byKeyAt     bool     // lookup filters by {{order}} alone: a hit's key says whether it is the row's
-	carried     pointer  // nil: nothing must be in the request
-	paths       []string // empty: all
-	items       pointer
-	elsewhere   pointer // nil: nothing in a request hides what it makes
-	more        pointer // nil: nothing says that there is more
-	match       pointer // nil: every hit is about the row
-	made        pointer
-	full        int
-	as          string
-
-	list *listing // nil: there is none
-}
-
-type match struct {
-	at     pointer
-	values []string
-}
-
-func (m match) met(document any) bool {
-	return len(m.values) > 0 && slices.Contains(m.values, m.at.scalarIn(document))
+	base   *url.URL
+	header http.Header
+	auth   Auth
+	later  pointer  // RetryAfter; nil: none
+	whom   []string // nil: all fields
+	lines  []*line  // at least one
+	list   *listing // nil: there is none
 }
 
 func compile(p Profile) (c compiled, err error) {
@@ -278,97 +315,44 @@ func compile(p Profile) (c compiled, err error) {
 	if p.Timeout <= 0 {
 		return c, fmt.Errorf("timeout %s: must be above zero, such as 10s", p.Timeout)
 	}
-	if c.header, err = compileHeader(p.Headers, p.Key.Header); err != nil {
-		return c, err
-	}
-	if err := p.Key.validate(); err != nil {
+	if c.header, err = compileHeader(p.Headers); err != nil {
 		return c, err
 	}
 	if c.auth = p.Auth; c.auth.validate() != nil {
 		return c, c.auth.validate()
 	}
-	if p.HoldAfter < 0 || p.PendingFor < 0 {
-		return c, fmt.Errorf("hold_after %s, pending_for %s: 0 or more", p.HoldAfter, p.PendingFor)
-	}
-	for i, h := range p.Harmless {
-		if err := CheckPath(h.Path); err != nil {
-			return c, fmt.Errorf("harmless.%d: %w", i, err)
-		}
-	}
-	for i, pattern := range p.Unread {
-		if _, err := path.Match(pattern, "/"); err != nil || !strings.HasPrefix(pattern, "/") {
-			return c, fmt.Errorf("unread.%d: %q is no pattern of a path", i, pattern)
-		}
-	}
-	if c.reference, err = parsePointer(p.Reference); err != nil {
-		return c, fmt.Errorf("reference: %w", err)
-	}
-	if len(p.Settled.Values) == 0 {
-		return c, errors.New("settled: no values; without them no answer is ever a yes")
-	}
-	if c.settled, err = compileMatch("settled", p.Settled); err != nil {
+	if c.later, err = optional("retry_after", p.RetryAfter); err != nil {
 		return c, err
 	}
-	if c.pending, err = compileMatch("pending", p.Pending); err != nil {
+	if len(p.Calls) > 0 {
+		c.whom = append([]string{}, p.Whom...)
+	}
+	if c.lines, err = compileLines(p); err != nil {
 		return c, err
 	}
-	if c.declined, err = compileMatch("declined", Match{p.Declined.Pointer, p.Declined.Values}); err != nil {
-		return c, err
-	}
-	if c.malformed, err = compileMatch("malformed", Match{p.Malformed.Pointer, p.Malformed.Values}); err != nil {
-		return c, err
-	}
-	if err := disjoint(p); err != nil {
-		return c, err
-	}
-	c.statuses = map[int]word{}
-	for _, r := range [...]struct {
-		word
-		statuses []int
-	}{{declined, p.Declined.Statuses}, {malformed, p.Malformed.Statuses}} {
-		for _, status := range r.statuses {
-			if !mayRefuse(status) || classOf(status) == answered {
-				return c, fmt.Errorf("%s.statuses: %d is not a definite no; only a 4xx other than 401, 407, 408, 409, 421, 423, 424, 425 and 429 can be", r.word, status)
+	for _, l := range c.lines {
+		for _, headers := range []Headers{p.Headers, l.Headers} {
+			for name := range headers {
+				if strings.EqualFold(name, l.Key.Header) {
+					return c, fmt.Errorf("headers: %s is also key.header; a fixed idempotency key would make all calls one", name)
+				}
 			}
-			if other, twice := c.statuses[status]; twice && other != r.word {
-				return c, fmt.Errorf("%d is both %s and %s; keep one", status, other, r.word)
-			}
-			c.statuses[status] = r.word
 		}
 	}
-	if p.Amount.Minor != "" && p.Amount.Major != "" {
-		return c, errors.New("amount: minor and major exclude each other; keep the one that the answer has")
+	c.list, err = compileList(p.List, c.lines)
+	return c, err
+}
+
+// optional is the pointer of that name; nil: text is empty.
+func optional(name, text string) (pointer, error) {
+	if text == "" {
+		return nil, nil
 	}
-	for _, o := range []struct {
-		name, text string
-		to         *pointer
-	}{
-		{"amount.minor", p.Amount.Minor, &c.minor},
-		{"amount.major", p.Amount.Major, &c.major},
-		{"currency", p.Currency, &c.currency},
-		{"prepare.reference", cmp.Or(p.Prepare.Reference, p.Reference), &c.prepared},
-		{"retry_after", p.RetryAfter, &c.later},
-		{"echo.key", p.Echo.Key, &c.echoKey},
-		{"echo.order", p.Echo.Order, &c.echoOrder},
-	} {
-		if o.text == "" {
-			continue
-		}
-		if *o.to, err = parsePointer(o.text); err != nil {
-			return c, fmt.Errorf("%s: %w", o.name, err)
-		}
+	at, err := parsePointer(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	c.optional, c.exponents = p.Amount.Optional, p.Exponents
-	if err := p.Exponents.validate(); err != nil {
-		return c, err
-	}
-	if c.rules, err = compileRules(p.Rules); err != nil {
-		return c, err
-	}
-	if c.list, err = compileList(p.List); err != nil {
-		return c, err
-	}
-	return c, compileLookup(p.Lookup, &c)
+	return at, nil
 }
 
 func parseBase(text string) (*url.URL, error) {
@@ -390,14 +374,21 @@ func parseBase(text string) (*url.URL, error) {
 }
 
 // compileHeader checks that no header changes how a request is sent.
-func compileHeader(headers Headers, key string) (http.Header, error) {
-	h := http.Header{"Accept": {"application/json"}, "User-Agent": {"zabor"}}
+func compileHeader(headers Headers) (http.Header, error) {
+	h, err := compileFields(headers)
+	for name, value := range map[string]string{"Accept": "application/json", "User-Agent": "zabor"} {
+		if err == nil && h.Get(name) == "" {
+			h.Set(name, value)
+		}
+	}
+	return h, err
+}
+
+func compileFields(headers Headers) (http.Header, error) {
+	h := http.Header{}
 	for name, value := range headers {
 		if err := checkField(name, value); err != nil {
 			return nil, fmt.Errorf("headers: %w", err)
-		}
-		if strings.EqualFold(name, key) {
-			return nil, fmt.Errorf("headers: %s is also key.header; a fixed idempotency key would make all calls one", name)
 		}
 		h.Set(name, value)
 	}
@@ -440,105 +431,6 @@ func (k Key) validate() error {
 		return nil
 	}
 	return fmt.Errorf("key.replays %q: all, state, success or none", k.Replays)
-}
-
-func compileMatch(name string, m Match) (match, error) {
-	if m.Pointer == "" && len(m.Values) == 0 {
-		return match{}, nil
-	}
-	at, err := parsePointer(m.Pointer)
-	switch {
-	case err != nil:
-		return match{}, fmt.Errorf("%s.pointer: %w", name, err)
-	case len(m.Values) == 0:
-		return match{}, fmt.Errorf("%s: a pointer without values; list what stands at %s", name, m.Pointer)
-	case slices.Contains(m.Values, ""):
-		return match{}, fmt.Errorf("%s.values: an empty value would be met by an answer that has none", name)
-	}
-	return match{at, m.Values}, nil
-}
-
-// disjoint refuses one value that means two things.
-func disjoint(p Profile) error {
-	seen := map[[2]string]string{}
-	for _, m := range []struct {
-		name string
-		Match
-	}{
-		{"settled", p.Settled}, {"pending", p.Pending}, {"declined", Match{p.Declined.Pointer, p.Declined.Values}},
-		{"malformed", Match{p.Malformed.Pointer, p.Malformed.Values}},
-	} {
-		for _, value := range m.Values {
-			other, twice := seen[[2]string{m.Pointer, value}]
-			if twice && other != m.name {
-				return fmt.Errorf("%q at %s is both %s and %s; keep one", value, m.Pointer, other, m.name)
-			}
-			seen[[2]string{m.Pointer, value}] = m.name
-		}
-	}
-	return nil
-}
-
-func compileLookup(l *Lookup, c *compiled) (err error) {
-	if l == nil {
-		return nil
-	}
-	if l.Method != "" && l.Method != http.MethodGet {
-		return fmt.Errorf("lookup.method %q: only GET is sure not to move money", l.Method)
-	}
-	if l.AbsentAfter <= 0 {
-		return fmt.Errorf("lookup.absent_after %s: above zero; how late may a call still be executed, and how late is it seen by the look-up?", l.AbsentAfter)
-	}
-	c.byKey, c.byOrder = names(l.Path, "provider_key"), names(l.Path, "order")
-	c.byKeyAt = c.byOrder && !c.byKey && l.Match == ""
-	c.look, c.paths, c.full, c.as = true, l.Paths, l.Full, l.As
-	for _, at := range []struct {
-		name, text string
-		to         *pointer
-	}{{"items", l.Items, &c.items}, {"carried", l.Carried, &c.carried}, {"elsewhere", l.Elsewhere, &c.elsewhere}, {"more", l.More, &c.more}, {"match", l.Match, &c.match}, {"made", l.Made, &c.made}} {
-		if at.text == "" {
-			continue
-		}
-		if *at.to, err = parsePointer(at.text); err != nil {
-			return fmt.Errorf("lookup.%s: %w", at.name, err)
-		}
-	}
-	requests := 0
-	for _, text := range []string{l.Path, l.Prepared, l.Reference} {
-		if text != "" {
-			requests++
-		}
-	}
-	switch {
-	case requests == 0:
-		return errors.New("lookup.path: empty; write the request that finds a call, such as /payments?reference={{provider_key}}")
-	case c.byOrder && !c.byKey && l.Match == "" && c.echoKey == nil:
-		return errors.New("lookup.path: by {{order}} alone it also finds what another part of the step, or a try before, has made; look up by {{provider_key}}, or say with echo.key where the provider repeats it")
-	case l.Body != nil && requests > 1:
-		return errors.New("lookup.body: it goes with one of path, prepared and reference")
-	case l.Match == "" && (l.Made != "" || l.Full != 0), l.Match != "" && (l.Items == "" || l.Made == "" || l.Full < 1 || l.Carried == ""):
-		return errors.New("lookup.match: it goes with items, carried, made and full")
-	}
-	for _, t := range []struct {
-		name, text string
-		to         **Template
-	}{{"lookup", l.Path, &c.lookup}, {"lookup.prepared", l.Prepared, &c.getPrepared}, {"lookup.reference", l.Reference, &c.getPending}} {
-		if t.text == "" {
-			continue
-		}
-		if *t.to, err = newLookupTemplate(t.text, l.Body); err != nil {
-			return fmt.Errorf("%s: %w", t.name, err)
-		}
-	}
-	c.getByPrefix = map[string]*Template{}
-	for prefix, text := range l.References {
-		t, err := newLookupTemplate(text, nil)
-		if err != nil {
-			return fmt.Errorf("lookup.references.%s: %w", prefix, err)
-		}
-		c.getByPrefix[prefix] = t
-	}
-	return nil
 }
 
 func isToken(s string) bool {

@@ -19,7 +19,7 @@ func TestProfileValidate(t *testing.T) {
 		{"good", func(*Profile) {}, ""},
 		{"no look-up", func(p *Profile) { p.Lookup = nil }, ""},
 		{"no key", func(p *Profile) { p.Key = Key{} }, ""},
-		{"nothing compared", func(p *Profile) { p.Amount, p.Currency = Amount{}, "" }, ""},
+		{"nothing compared", func(p *Profile) { p.Amount = Amount{} }, ""},
 		{"path in the base", func(p *Profile) { p.BaseURL = "https://pay.example.com/v2/" }, ""},
 		{"no base", func(p *Profile) { p.BaseURL = "" }, "base_url"},
 		{"other scheme", func(p *Profile) { p.BaseURL = "ftp://x" }, "base_url"},
@@ -53,7 +53,7 @@ func TestProfileValidate(t *testing.T) {
 		{"403 as a no", func(p *Profile) { p.Declined.Statuses = []int{403} }, ""},
 		{"both amounts", func(p *Profile) { p.Amount.Major = "/x" }, "exclude each other"},
 		{"amount's pointer", func(p *Profile) { p.Amount.Minor = "x" }, "amount.minor"},
-		{"currency's pointer", func(p *Profile) { p.Currency = "x" }, "currency"},
+		{"currency's pointer", func(p *Profile) { p.Amount.Currency = "x" }, "currency"},
 		{"look-up by POST", func(p *Profile) { p.Lookup.Method = "POST" }, "only GET"},
 		{"absence at once", func(p *Profile) { p.Lookup.AbsentAfter = 0 }, "absent_after"},
 		{"look-up's path", func(p *Profile) { p.Lookup.Path = "/x?{{.order}}" }, "sees only the row"},
@@ -64,8 +64,9 @@ func TestProfileValidate(t *testing.T) {
 		{"mark", func(p *Profile) { p.Key.Mark = "a b" }, "key.mark"},
 		{"prepare's pointer", func(p *Profile) { p.Prepare.Reference = "id" }, "prepare.reference"},
 		{"echo's pointer", func(p *Profile) { p.Echo.Order = "order" }, "echo.order"},
-		{"exponent of no currency", func(p *Profile) { p.Exponents = Exponents{"XXY": 2} }, "exponents"},
-		{"exponent too large", func(p *Profile) { p.Exponents = Exponents{"EUR": 4} }, "exponents.EUR: 4"},
+		{"units of no currency", func(p *Profile) { p.Amount.Units = Units{2: {"XXY"}} }, "units.2"},
+		{"units too large", func(p *Profile) { p.Amount.Units = Units{5: {"EUR"}} }, "units.5"},
+		{"units twice", func(p *Profile) { p.Amount.Units = Units{0: {"EUR"}, 2: {"EUR"}} }, "twice"},
 		{"rule", func(p *Profile) {
 			p.Rules = []Rule{{Means: "unbegun", Values: map[string][]string{"/status": {"new"}}}}
 		}, ""},
@@ -119,14 +120,15 @@ func TestProfileFromYAML(t *testing.T) {
 base_url: https://pay.example.com
 headers: {Authorization: Bearer s3cret}
 timeout: 10s
-key: {header: Idempotency-Key, life: 24h, replays: all}
-reference: /id
-settled: {pointer: /status, values: [paid, captured]}
-pending: {pointer: /status, values: [processing]}
-declined: {pointer: /status, values: [refused], statuses: [402]}
-amount: {minor: /amount}
-currency: /currency
-lookup: {method: GET, path: "/payments?merchant_reference={{provider_key}}", items: /data, absent_after: 2m}
+line:
+  key: {header: Idempotency-Key, life: 24h, replays: all}
+  answers:
+    reference: /id
+    settled: {pointer: /status, values: [paid, captured]}
+    pending: {pointer: /status, values: [processing]}
+    declined: {pointer: /status, values: [refused], statuses: [402]}
+  amount: {minor: /amount, currency: /currency}
+  lookup: {method: GET, path: "/payments?merchant_reference={{provider_key}}", items: /data, absent_after: 2m}
 `
 	var p Profile
 	if err := yaml.UnmarshalWithOptions([]byte(text), &p, yaml.Strict()); err != nil {
@@ -136,12 +138,16 @@ lookup: {method: GET, path: "/payments?merchant_reference={{provider_key}}", ite
 	if err != nil {
 		t.Fatal(err)
 	}
-	if pr.Name() != "acquirer" || pr.Timeout() != 10*time.Second || pr.AbsentAfter() != 2*time.Minute || p.Key.Life != 24*time.Hour {
-		t.Errorf("%+v", p)
+	terms, err := pr.Terms(Opened{})
+	if pr.Name() != "acquirer" || pr.Timeout() != 10*time.Second || err != nil || terms.AbsentAfter != 2*time.Minute || p.Key.Life != 24*time.Hour {
+		t.Errorf("%+v, %+v, %v", p, terms, err)
 	}
 	p.Lookup = nil
-	if pr, err = New("acquirer", p, Options{}); err != nil || pr.AbsentAfter() != 0 {
-		t.Errorf("without a look-up: %v, %v", pr.AbsentAfter(), err)
+	if pr, err = New("acquirer", p, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if terms, err = pr.Terms(Opened{}); err != nil || terms.AbsentAfter != 0 {
+		t.Errorf("without a look-up: %+v, %v", terms, err)
 	}
 }
 
@@ -184,8 +190,8 @@ func FuzzDecodeJSON(f *testing.F) {
 		if err != nil {
 			return
 		}
-		c.says(200, nil, document) // must not panic on any document
-		c.reference.id(document)
+		c.lines[0].says(200, nil, document) // must not panic on any document
+		c.lines[0].reference.id(document)
 		// An object or a list that is cut anywhere is not one value any more.
 		switch document.(type) {
 		case map[string]any, []any:

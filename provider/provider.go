@@ -11,7 +11,9 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -21,22 +23,16 @@ import (
 // Provider is one configured provider account. It may be used concurrently.
 type Provider struct {
 	compiled
-	name        string
-	timeout     time.Duration
-	absentAfter time.Duration
-	replayFor   time.Duration
-	holdAfter   time.Duration
-	pendingFor  time.Duration
-	key         Key
-	storesNo    bool // a refusal is stored under the key
-	keep        Keep
-	dialer      *dialer
-	lookups     *http.Client
-	forwards    *http.Client // what may have an effect: a connection for each
-	token       token        // of auth.Grant
-	proof       atomic.Pointer[proof]
-	rotated     func() (Profile, bool)
-	listPause   time.Duration // before a page of a list is asked for again; doubled each time
+	name      string
+	timeout   time.Duration
+	keep      Keep
+	dialer    *dialer
+	lookups   *http.Client
+	forwards  *http.Client // what may have an effect: a connection for each
+	token     token        // of auth.Grant
+	proof     atomic.Pointer[proof]
+	rotated   func() (Profile, bool)
+	listPause time.Duration // before a page of a list is asked for again; doubled each time
 
 	beforeWrite func() // tests: right before the first byte, after the clock was read; nil: nothing
 }
@@ -68,19 +64,13 @@ func New(name string, p Profile, o Options) (*Provider, error) {
 		return nil, fmt.Errorf("provider %s: %w", name, err)
 	}
 	pr := &Provider{
-		compiled: c, name: name, timeout: p.Timeout, key: p.Key, dialer: d, replayFor: p.ReplayFor(),
-		holdAfter: p.HoldAfter, pendingFor: p.PendingFor,
-		storesNo: p.Key.Life > 0 && (p.Key.Replays == ReplaysAll || p.Key.Replays == ReplaysState),
-		keep:     o.Keep.orDefault(),
-		lookups:  newClient(d, p.Timeout), listPause: time.Second,
+		compiled: c, name: name, timeout: p.Timeout, dialer: d, keep: o.Keep.orDefault(),
+		lookups: newClient(d, p.Timeout), listPause: time.Second,
 		forwards: newClient(d, p.Timeout),
 		rotated:  o.Rotated,
 	}
 	pr.proof.Store(pr.prove(p, c.header))
 	pr.forwards.Transport.(*http.Transport).DisableKeepAlives = true
-	if p.Lookup != nil {
-		pr.absentAfter = p.Lookup.AbsentAfter
-	}
 	return pr, nil
 }
 
@@ -90,34 +80,10 @@ func (p *Provider) Name() string { return p.name }
 // Timeout is how long one whole call may take.
 func (p *Provider) Timeout() time.Duration { return p.timeout }
 
-// AbsentAfter is how long after the last possible send a look-up that finds
-// nothing is proof; 0: there is no look-up.
-func (p *Provider) AbsentAfter() time.Duration { return p.absentAfter }
-
-// HoldAfter is for how long doubt is nothing unusual there; 0: the profile does not say.
-func (p *Provider) HoldAfter() time.Duration { return p.holdAfter }
-
-// PendingFor is how long a verdict may take there; 0: the profile does not say.
-func (p *Provider) PendingFor() time.Duration { return p.pendingFor }
-
-// ReplayFor is how long after the first capture the same request may be sent
-// again under its key; 0: never. The room that a send and its late execution need
-// is taken off the life of the key.
-func (p *Provider) ReplayFor() time.Duration { return p.replayFor }
-
-// ReplayFor is the life of the key less a tenth of it, and less two whole calls:
-// one that is under way, and one that is executed late. A provider that runs a
-// request again unless the first one was a success may charge by a replay.
-func (p Profile) ReplayFor() time.Duration {
-	if p.Key.Replays != ReplaysAll && p.Key.Replays != ReplaysState {
-		return 0
-	}
-	return max(0, p.Key.Life-max(p.Key.Life/10, 2*p.Timeout))
+// Replays reports whether some request may be sent again under its key.
+func (p *Provider) Replays() bool {
+	return slices.ContainsFunc(p.lines, func(l *line) bool { return l.Key.replayFor(p.timeout) > 0 })
 }
-
-// Exponents are the decimals of the provider's minor units where they are not
-// those of ISO 4217, for [Vars].
-func (p *Provider) Exponents() Exponents { return p.exponents }
 
 // Call is a [zabor.Call]: it sends row.Open.Request once, with row.ProviderKey in
 // the place that the profile says, and says what the answer proves. It makes no
@@ -131,7 +97,8 @@ func (p *Provider) Exponents() Exponents { return p.exponents }
 //
 // What it proves:
 //
-//   - the request lacks what the profile demands, and was not sent: Malformed;
+//   - no line is about the request, or it lacks what its line demands, and it was not
+//     sent: Malformed;
 //   - no byte left this machine: Unsent;
 //   - 2xx: what the profile's settled, pending and declined say of it, if it was
 //     read whole, is exactly one JSON value, has a reference (but for a refusal)
@@ -168,15 +135,19 @@ func (p *Provider) Exchange(ctx context.Context, row zabor.Row) (zabor.Outcome, 
 	if err != nil {
 		return zabor.Outcome{Verdict: zabor.Unsent, Reason: "nothing was sent: " + oneLine(err)}, nil
 	}
+	l, err := p.lineFor(request.Open())
+	if err != nil {
+		return zabor.Outcome{Verdict: zabor.Malformed, Reason: "nothing was sent: " + oneLine(err)}, nil
+	}
 	preparing := row.TwoStep() && row.Prepared == ""
 	key := row.ProviderKey
 	if preparing {
 		key = row.Open.PrepareKey
 	}
-	if request, err = p.fit(request, row, key); err != nil {
+	if request, err = p.fit(l, request, row, key); err != nil {
 		return zabor.Outcome{Verdict: zabor.Malformed, Reason: "nothing was sent: " + oneLine(err)}, nil
 	}
-	a, err := p.send(ctx, request, key)
+	a, err := p.send(ctx, l, request, key)
 	if err == nil && a.status == http.StatusUnauthorized {
 		p.forgetToken()
 	}
@@ -187,18 +158,18 @@ func (p *Provider) Exchange(ctx context.Context, row zabor.Row) (zabor.Outcome, 
 	case err != nil:
 		return zabor.Outcome{Reason: "the request may have been executed, and no whole answer came: " + oneLine(err)}, nil
 	}
-	return p.judge(a, row, preparing), &Reply{a.status, a.header, a.body}
+	return p.judge(l, a, row, preparing), &Reply{a.status, a.header, a.body}
 }
 
 // fit is r with the key in its body, where the provider takes it there, and signed.
 // An error is about the form of r, which no second try would change.
-func (p *Provider) fit(r Request, row zabor.Row, key string) (Request, error) {
-	if err := p.sameUnits(r, row); err != nil {
+func (p *Provider) fit(l *line, r Request, row zabor.Row, key string) (Request, error) {
+	if err := l.sameMoneyAsked(r.Open(), row); err != nil {
 		return r, err
 	}
 	var err error
-	if p.key.Field != "" {
-		if r.Body, err = withField(r.Body, p.key.Field, key); err != nil {
+	if l.Key.Field != "" {
+		if r.Body, err = withField(r.Body, l.Key.Field, key); err != nil {
 			return r, fmt.Errorf("the provider takes its idempotency key in the request: %w", err)
 		}
 	}
@@ -207,7 +178,11 @@ func (p *Provider) fit(r Request, row zabor.Row, key string) (Request, error) {
 
 // signed is r with its signature, where the provider wants one.
 func (p *Provider) signed(r Request) (_ Request, err error) {
-	signature := p.credentials().auth.Signature
+	auth := p.credentials().auth
+	if auth.Fields != nil {
+		return auth.Fields.add(r)
+	}
+	signature := auth.Signature
 	if signature == nil {
 		return r, nil
 	}
@@ -218,19 +193,38 @@ func (p *Provider) signed(r Request) (_ Request, err error) {
 	return r, err
 }
 
-// sameUnits refuses a request that has an amount of ISO 4217's minor units where
-// the provider has others: it would charge a hundred times too much or too little.
-// It looks for the provider's number in the request that names the amount.
-func (p *Provider) sameUnits(r Request, row zabor.Row) error {
-	if _, special := p.exponents[row.Amount.Currency]; !special || p.minor == nil || row.Prepared != "" {
+// sameMoneyAsked refuses a request whose amount is not the row's: it would charge a
+// hundred times too much or too little where the provider's minor units are not those
+// of ISO 4217. Without a table it is not known where it stands: the provider's number
+// must then be somewhere in a request that has units of its own.
+func (l *line) sameMoneyAsked(r Opened, row zabor.Row) error {
+	if row.Amount.Currency == "" {
 		return nil
 	}
-	minor, err := p.exponents.minor(row.Amount)
+	decimals, err := l.units.decimals(row.Amount.Currency)
 	if err != nil {
 		return err
 	}
-	if bytes.Contains(r.Body, strconv.AppendInt(nil, minor, 10)) {
+	if l.asked != nil {
+		document := r.values()
+		text, code := l.asked.scalarIn(document), strings.ToUpper(l.askedIn.scalarIn(document))
+		if code != "" && code != row.Amount.Currency {
+			return fmt.Errorf("the request is in %q and not in %s", code, row.Amount.Currency)
+		}
+		if text == "" {
+			return nil
+		}
+		if m, err := l.money(text, row.Amount.Currency); err != nil || m != row.Amount {
+			return fmt.Errorf("the request asks for %q, which is not %s %s as the provider counts; write {{minor}} or {{major}}", text, Major(row.Amount), row.Amount.Currency)
+		}
 		return nil
 	}
-	return fmt.Errorf("%s %s is %d in the minor units of %s, and the request does not say so; write {{minor}}", Major(row.Amount), row.Amount.Currency, minor, p.name)
+	if iso, _ := Digits(row.Amount.Currency); decimals == iso || l.minor == nil || l.path != nil || row.Prepared != "" {
+		return nil
+	}
+	minor, err := l.units.minor(row.Amount)
+	if err != nil || bytes.Contains(r.Body, strconv.AppendInt(nil, minor, 10)) {
+		return err
+	}
+	return fmt.Errorf("%s %s is %d in the provider's minor units, and the request does not say so; write {{minor}}", Major(row.Amount), row.Amount.Currency, minor)
 }

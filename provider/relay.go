@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"zabor"
@@ -28,7 +29,8 @@ func (p *Provider) Forward(ctx context.Context, r Request, rest io.Reader, lengt
 	if len(r.Body) == 0 && rest == nil && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
 		client = p.lookups
 	}
-	switch signed := p.credentials().auth.Signature != nil; {
+	auth := p.credentials().auth
+	switch signed := auth.Signature != nil || auth.Fields != nil; {
 	case signed && rest != nil:
 		return nil, errors.New("a request that the provider wants signed must come whole")
 	case signed && len(r.Body) > 0:
@@ -37,7 +39,7 @@ func (p *Provider) Forward(ctx context.Context, r Request, rest io.Reader, lengt
 			return nil, err
 		}
 	}
-	req, err := p.newRequest(ctx, r)
+	req, err := p.newRequest(ctx, r, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +58,14 @@ const MaxReply = maxAnswer
 
 // Judge is what a whole answer to row's call proves, as [Provider.Call] says.
 func (p *Provider) Judge(r Reply, row zabor.Row) zabor.Outcome {
-	return p.judge(answer{r.Status, r.Header, r.Body}, row, false)
+	lines, sent, err := p.linesOfRow(row)
+	if err == nil && sent == nil && len(p.lines) > 1 {
+		err = errNotKept
+	}
+	if err != nil {
+		return zabor.Outcome{Reason: oneLine(err)}
+	}
+	return p.judge(lines[0], answer{r.Status, r.Header, r.Body}, row, row.TwoStep() && row.Prepared == "")
 }
 
 // ErrNoObject says that what a row made cannot be got from the provider: its
@@ -67,34 +76,14 @@ var ErrNoObject = errors.New("the provider has no request for it")
 // finds. It is [ErrNoObject] where that can never be had; any other error may
 // pass.
 func (p *Provider) Object(ctx context.Context, row zabor.Row) (*Reply, error) {
-	path, byID := p.getting(row.Reference), true
-	if path == nil {
-		path, byID = p.lookup, false
-	}
-	if path == nil || row.Reference == "" {
+	l, w := p.objectOf(row)
+	if w.path == nil {
 		return nil, ErrNoObject
 	}
-	r, err := path.Render(Vars{
-		Order: row.Order, Step: row.Step, Scope: row.Scope, ProviderKey: row.ProviderKey, Reference: row.Reference, Money: row.Amount,
-	})
-	if err != nil {
-		return nil, err
-	}
+	var sent *Opened // a closed row has none
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
-	if r, err = p.signed(r); err != nil {
-		return nil, err
-	}
-	req, err := p.newRequest(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := p.lookups.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	a, err := readAnswer(resp)
+	a, err := p.look(ctx, l, w, sent, row)
 	switch {
 	case err != nil:
 		return nil, err
@@ -107,16 +96,17 @@ func (p *Provider) Object(ctx context.Context, row zabor.Row) (*Reply, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the answer is not one JSON value: %w", err)
 	}
-	if p.items == nil || byID {
-		if p.says(0, nil, document).reference.id(document) != row.Reference {
+	is := func(object any) bool { return w.id(w.says(0, nil, object).reference, object) == row.Reference }
+	if l.find.items == nil || w.byID {
+		if !is(document) {
 			return nil, ErrNoObject
 		}
 		return &Reply{a.status, a.header, a.body}, nil
 	}
-	list, _ := p.items.in(document)
+	list, _ := l.find.items.in(document)
 	hits, _ := list.([]any)
 	for _, hit := range hits {
-		if p.says(0, nil, hit).reference.id(hit) != row.Reference {
+		if !is(hit) {
 			continue
 		}
 		var body bytes.Buffer
@@ -128,13 +118,41 @@ func (p *Provider) Object(ctx context.Context, row zabor.Row) (*Reply, error) {
 	return nil, ErrNoObject
 }
 
-// KeyHeader is the header in which the provider takes an idempotency key; empty:
-// in none.
-func (p *Provider) KeyHeader() string { return p.key.Header }
+// objectOf is how what row made is got: by its reference, where a line whose ids begin
+// so has such a request; else by what its call carried.
+func (p *Provider) objectOf(row zabor.Row) (*line, way) {
+	var byCarried *line
+	for _, l := range p.lines {
+		if l.find == nil || row.Reference == "" || !strings.HasPrefix(row.Reference, l.prefix) {
+			continue
+		}
+		if l.find.getPending != nil && !names(l.Lookup.Reference, "target") {
+			return l, way{l.find.getPending, l.Lookup.text(l.Lookup.Reference), true, l.object}
+		}
+		if byCarried == nil && l.find.byCarried != nil && !names(l.Lookup.Path, "target") {
+			byCarried = l
+		}
+	}
+	if byCarried == nil {
+		return nil, way{}
+	}
+	return byCarried, way{byCarried.find.byCarried, byCarried.Lookup.text(byCarried.Lookup.Path), false, byCarried.hit}
+}
 
-// KeyTravels reports whether every request carries the row's key without the help
+// KeyHeaders are the headers in which the provider takes idempotency keys.
+func (p *Provider) KeyHeaders() []string {
+	var names []string
+	for _, l := range p.lines {
+		if l.Key.Header != "" && !slices.Contains(names, l.Key.Header) {
+			names = append(names, l.Key.Header)
+		}
+	}
+	return names
+}
+
+// Travels reports whether every request under k carries the row's key without the help
 // of whoever made it.
-func (p *Provider) KeyTravels() bool { return p.key.Header != "" || p.key.Field != "" }
+func (k Key) Travels() bool { return k.Header != "" || k.Field != "" }
 
 // Opened is a request whose body was read once, for all that want to look into it.
 type Opened struct {
@@ -177,12 +195,16 @@ func (p *Provider) Sets(name string) bool {
 // and that key; [Provider.Call] puts the row's own there. The key is empty where
 // the profile knows none in a body, or there is none.
 func (p *Provider) TakeKey(r Request) (Request, string, error) {
-	if p.key.Field == "" {
+	field := ""
+	if l, err := p.lineFor(r.Open()); err == nil { // else it will be refused for that
+		field = l.Key.Field
+	}
+	if field == "" {
 		return r, "", nil
 	}
-	body, key, err := withoutField(r.Body, p.key.Field)
+	body, key, err := withoutField(r.Body, field)
 	if err != nil {
-		return r, "", fmt.Errorf("the provider takes its idempotency key as %s in a JSON object: %w", p.key.Field, err)
+		return r, "", fmt.Errorf("the provider takes its idempotency key as %s in a JSON object: %w", field, err)
 	}
 	r.Body = body
 	return r, key, nil
@@ -228,28 +250,23 @@ func withoutField(body []byte, name string) (rest []byte, value string, err erro
 	return append(rest, '}'), value, nil
 }
 
-// Money is the amount that r itself names where the provider's answers have
-// theirs, in JSON or in a form; zero where it does not name both amount and
+// Money is the amount that r itself names where its line says, or where the answers
+// have theirs, in JSON or in a form; zero where it does not name both amount and
 // currency there, or not so that they can be read exactly.
 func (p *Provider) Money(r Opened) zabor.Money {
 	document := r.values()
-	if p.currency == nil || document == nil {
+	l, err := p.lineFor(r)
+	if err != nil || document == nil || l.askedIn == nil {
 		return zabor.Money{}
 	}
-	code := strings.ToUpper(p.currency.scalarIn(document))
-	if _, ok := Digits(code); !ok {
-		return zabor.Money{}
+	at := l.asked
+	for _, otherwise := range []pointer{l.minor, l.major} {
+		if at == nil {
+			at = otherwise
+		}
 	}
-	var m zabor.Money
-	var err error
-	switch {
-	case p.minor != nil:
-		m.Currency = code
-		m.Minor, err = p.exponents.parse(p.minor.scalarIn(document), code)
-	case p.major != nil:
-		m, err = ParseMajor(p.major.scalarIn(document), code)
-	}
-	if err != nil {
+	m, err := l.money(at.scalarIn(document), strings.ToUpper(l.askedIn.scalarIn(document)))
+	if err != nil || at == nil {
 		return zabor.Money{}
 	}
 	return m
@@ -275,6 +292,11 @@ func (r Opened) values() any {
 	if err != nil {
 		return nil
 	}
+	return nested(form)
+}
+
+// nested is a form's fields with a[b] as property b of a.
+func nested[V string | []string](form map[string]V) map[string]any {
 	document := map[string]any{}
 	for name, values := range form {
 		if strings.Count(name, "[") > mostNested {
@@ -291,11 +313,15 @@ func (r Opened) values() any {
 			at = inner
 		}
 		last := path[len(path)-1]
-		if _, twice := at[last]; twice || len(values) > 1 {
+		one, single := any(values).(string)
+		if many, ok := any(values).([]string); ok && len(many) == 1 {
+			one, single = many[0], true
+		}
+		if _, twice := at[last]; twice || !single {
 			at[last] = nil // not one value
 			continue
 		}
-		at[last] = values[0]
+		at[last] = one
 	}
 	return document
 }

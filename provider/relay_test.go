@@ -161,10 +161,14 @@ func TestSilenceAboutWhatWasNotCarried(t *testing.T) {
 		{"by the order, which is in the request", "/p?o={{order}}", Key{}, `{"ref":"a \"1\""}`, true},
 		{"by the order, which is not", "/p?o={{order}}", Key{Header: "Idempotency-Key"}, `{"ref":"ORD-2"}`, false},
 	} {
-		p := &Provider{key: tt.key}
-		p.byKey, p.byOrder = names(tt.path, "provider_key"), names(tt.path, "order")
-		row := zabor.Row{Key: zabor.Key{Order: `a "1"`, Step: "charge"}, ProviderKey: "the-key", Request: frozen(tt.body)}
-		if got := p.findable(row) == nil; got != tt.want {
+		l := line{Line: Line{Key: tt.key, Lookup: &Lookup{}}, find: &finder{byKey: names(tt.path, "provider_key"), byOrder: names(tt.path, "order")}}
+		row := zabor.Row{Key: zabor.Key{Order: `a "1"`, Step: "charge"}, ProviderKey: "the-key", Open: zabor.Open{Request: frozen(tt.body)}}
+		sent, err := Thaw(row.Open.Request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		opened := sent.Open()
+		if got := l.findable(&opened, row) == nil; got != tt.want {
 			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
 		}
 	}

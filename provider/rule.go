@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"time"
 )
 
 // rule is a [Rule] that has been checked.
@@ -15,12 +16,13 @@ type rule struct {
 	header    map[string]string
 	values    []match
 	reference pointer // nil: the profile's
+	wait      time.Duration
 }
 
 // ruleWords are the meanings that a rule can have.
 var ruleWords = map[string]word{
 	"settled": settled, "pending": pending, "unbegun": unbegun, "declined": declined,
-	"malformed": malformed, "transient": transient, "earlier": earlier, "unclear": unclear,
+	"malformed": malformed, "transient": transient, "earlier": earlier, "unclear": unclear, "lingers": lingers,
 }
 
 func compileRules(rules []Rule) ([]rule, error) {
@@ -37,7 +39,7 @@ func compileRules(rules []Rule) ([]rule, error) {
 
 func (r Rule) compile() (rule, error) {
 	means, known := ruleWords[r.Means]
-	c := rule{means: means, statuses: r.Statuses, header: r.Header}
+	c := rule{means: means, statuses: r.Statuses, header: r.Header, wait: r.Wait}
 	switch {
 	case !known:
 		return c, fmt.Errorf("means %q: one of %q", r.Means, slices.Sorted(maps.Keys(ruleWords)))

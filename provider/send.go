@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"net/http"
 	"strings"
@@ -42,8 +43,8 @@ func (e unsentError) Unwrap() error { return e.error }
 // connection that dies, when it carries an Idempotency-Key; over HTTP/2; after a
 // redirect. So there is none here: the request is written to one connection, and
 // one answer is read from it.
-func (p *Provider) send(ctx context.Context, r Request, key string) (answer, error) {
-	req, err := p.keyed(ctx, r, key)
+func (p *Provider) send(ctx context.Context, l *line, r Request, key string) (answer, error) {
+	req, err := p.keyed(ctx, l, r, key)
 	if err != nil {
 		return answer{}, unsentError{err}
 	}
@@ -105,8 +106,8 @@ func newTransport() *http.Transport {
 
 // keyed is r with what the profile adds, the idempotency key in its header among
 // it.
-func (p *Provider) keyed(ctx context.Context, r Request, key string) (*http.Request, error) {
-	req, err := p.newRequest(ctx, r)
+func (p *Provider) keyed(ctx context.Context, l *line, r Request, key string) (*http.Request, error) {
+	req, err := p.newRequest(ctx, r, l.header)
 	if err != nil {
 		return nil, err
 	}
@@ -115,15 +116,15 @@ func (p *Provider) keyed(ctx context.Context, r Request, key string) (*http.Requ
 			req.Header[name] = values
 		}
 	}
-	if p.key.Header == "" {
+	if l.Key.Header == "" {
 		return req, nil
 	}
-	if p.key.UUID {
+	if l.Key.UUID {
 		if key, err = zabor.UUIDFromProviderKey(key); err != nil {
 			return nil, fmt.Errorf("the key %q cannot be made a UUID: %w", key, err)
 		}
 	}
-	req.Header.Set(p.key.Header, key)
+	req.Header.Set(l.Key.Header, key)
 	return req, nil
 }
 
@@ -166,8 +167,9 @@ func withField(body []byte, name, value string) ([]byte, error) {
 	return append(out, rest...), nil
 }
 
-// newRequest is r with what the profile adds, except the key.
-func (p *Provider) newRequest(ctx context.Context, r Request) (*http.Request, error) {
+// newRequest is r with what the profile adds, except the key; what is in own takes the
+// place of the profile's.
+func (p *Provider) newRequest(ctx context.Context, r Request, own http.Header) (*http.Request, error) {
 	if err := CheckPath(r.Path); err != nil {
 		return nil, err
 	}
@@ -185,9 +187,8 @@ func (p *Provider) newRequest(ctx context.Context, r Request) (*http.Request, er
 	if r.ContentType != "" {
 		req.Header.Set("Content-Type", r.ContentType)
 	}
-	for name, values := range p.credentials().header {
-		req.Header[name] = values
-	}
+	maps.Copy(req.Header, p.credentials().header)
+	maps.Copy(req.Header, own)
 	if p.auth.Grant != nil {
 		bearer, err := p.bearer(ctx)
 		if err != nil {

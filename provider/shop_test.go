@@ -39,6 +39,8 @@ type shop struct {
 
 	replayFor, holdAfter time.Duration // 0: as the profile says, an hour
 
+	profile          provider.Profile
+	terms            provider.Terms
 	prepare, request *provider.Template // prepare: nil where a step has one request
 	money            zabor.Money
 	timeout          time.Duration
@@ -69,6 +71,7 @@ func newShop(t *testing.T, o sandbox.Options, idle time.Duration, profile func(u
 	server.Start()
 	t.Cleanup(server.Close)
 	p, po := profile(server.URL)
+	s.profile = p
 	if s.provider, err = provider.New("bank", p, po); err != nil {
 		t.Fatal(err)
 	}
@@ -85,6 +88,15 @@ func own(url string) (provider.Profile, provider.Options) {
 func (s *shop) asks(prepare, request provider.RequestSpec) *shop {
 	s.t.Helper()
 	var err error
+	first := &prepare
+	if prepare.Path == "" {
+		first = nil
+	}
+	if request.Path != "" {
+		if s.terms, err = s.profile.Terms(first, request); err != nil {
+			s.t.Fatal(err)
+		}
+	}
 	if prepare.Path != "" {
 		if s.prepare, err = provider.NewTemplate(prepare); err != nil {
 			s.t.Fatal(err)
@@ -102,25 +114,25 @@ func (s *shop) restart() {
 
 func (s *shop) effect(order string) zabor.Effect {
 	e := zabor.Effect{
-		Key: zabor.Key{Order: order, Step: "charge"}, Provider: "bank", Amount: s.money, Message: "m", Fingerprint: "f",
-		Timeout: s.timeout, Attempts: 5, AbsentAfter: s.provider.AbsentAfter(), PendingFor: time.Hour,
+		Key: zabor.Key{Order: order, Step: "charge"}, Provider: "bank", Amount: s.money, Fingerprint: zabor.Fingerprint{Message: "m", Request: "f"},
+		Timeout: s.timeout, MaxAttempts: 5, AbsentAfter: s.terms.AbsentAfter, PendingFor: time.Hour,
 		MissingRow: zabor.Captured,
 	}
 	if s.replay {
-		e.ReplayFor = cmp.Or(s.replayFor, s.provider.ReplayFor())
+		e.ReplayFor = cmp.Or(s.replayFor, s.terms.ReplayFor)
 	}
 	e.HoldAfter = cmp.Or(s.holdAfter, time.Hour)
 	freeze := func(t *provider.Template, keys zabor.ProviderKeys, prepared string) ([]byte, error) {
 		r, err := t.Render(provider.Vars{
 			Data: map[string]any{}, Order: order, Step: "charge", ProviderKey: keys.Request, Prepared: prepared,
-			Money: s.money, Exponents: s.provider.Exponents(),
+			Money: s.money, Units: s.terms.Units,
 		})
 		if err != nil {
 			return nil, err
 		}
 		return provider.Freeze(r)
 	}
-	e.Freeze = func(keys zabor.ProviderKeys, prepared string) ([]byte, error) {
+	e.Render = func(keys zabor.ProviderKeys, prepared string) ([]byte, error) {
 		return freeze(s.request, keys, prepared)
 	}
 	if s.prepare != nil {

@@ -52,7 +52,8 @@ type Vars struct {
 	ProviderKey         string
 	Prepared, Reference string // empty: not known, so an error where it is used
 	Money               zabor.Money
-	Exponents           Exponents // the provider's, for {{minor}}; nil: those of ISO 4217
+	Target              string // what the call acts on, in a look-up
+	Units               Units  // the provider's, for {{minor}} and {{major}}; nil: those of ISO 4217
 }
 
 // Template makes requests of one [RequestSpec]. It may be used concurrently.
@@ -77,9 +78,12 @@ func NewTemplate(s RequestSpec) (*Template, error) {
 
 // newLookupTemplate is that of a look-up, which sees only the row. With a body it
 // is a POST.
-func newLookupTemplate(path string, body map[string]any) (*Template, error) {
-	if body != nil {
+func newLookupTemplate(path string, body map[string]any, form map[string]string) (*Template, error) {
+	switch {
+	case body != nil:
 		return newTemplate(RequestSpec{Method: http.MethodPost, Path: path, JSON: body}, true)
+	case form != nil:
+		return newTemplate(RequestSpec{Method: http.MethodPost, Path: path, Form: form}, true)
 	}
 	return newTemplate(RequestSpec{Method: http.MethodGet, Path: path}, true)
 }

@@ -180,7 +180,7 @@ func TestNewTemplateRefuses(t *testing.T) {
 			t.Errorf("%+v: %v, want %s", tt.spec, err, tt.want)
 		}
 	}
-	if _, err := newLookupTemplate("/payments?ref={{.order}}", nil); err == nil || !strings.Contains(err.Error(), "sees only the row") {
+	if _, err := newLookupTemplate("/payments?ref={{.order}}", nil, nil); err == nil || !strings.Contains(err.Error(), "sees only the row") {
 		t.Errorf("look-up with a property: %v", err)
 	}
 }

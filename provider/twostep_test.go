@@ -31,7 +31,7 @@ func TestTwoStep(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.charged("1001")
-	if len(sent) != 2 || sent[0].Prepared != "" || sent[1].Prepared != "pay_1" || sent[0].PrepareKey == sent[0].ProviderKey {
+	if len(sent) != 2 || sent[0].Prepared != "" || sent[1].Prepared != "pay_1" || sent[0].Open.PrepareKey == sent[0].ProviderKey {
 		t.Errorf("sent for %+v", sent)
 	}
 	if c := s.bank.Charges("1001")[0]; c.Key != sent[0].ProviderKey {
@@ -52,7 +52,7 @@ func TestTwoStepKilled(t *testing.T) {
 				t.Parallel()
 				s := newShop(t, sandbox.Options{IgnoreKeys: ignore}, 0, own).asks(intent, confirm)
 				s.control()
-				s.fence.At = func(m zabor.Moment, _ zabor.Key) {
+				s.fence.At = func(m zabor.Checkpoint, _ zabor.Key) {
 					if at == "saved" && m == zabor.Saved {
 						panic(errDied)
 					}

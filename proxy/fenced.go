@@ -103,17 +103,25 @@ func (p *Proxy) effect(up Upstream, k zabor.Key, request provider.Request) (zabo
 	// The whole request is what tells this one from another: there is no message
 	// that it was made of.
 	print := step.Print(up.Name(), up.Account, opened, up.Volatile)
+	line, err := up.Line(opened)
+	if err != nil {
+		return zabor.Effect{}, refuse(400, "%s", visible(err.Error()))
+	}
+	terms, err := up.Terms(opened)
+	if err != nil {
+		return zabor.Effect{}, refuse(400, "%s", visible(err.Error()))
+	}
 	e := zabor.Effect{
 		Key: k, Provider: up.Name(), Account: up.Account, Amount: up.Money(opened),
 		Fingerprint: zabor.Fingerprint{Message: print.Fingerprint, Request: print.Fingerprint, Fields: print.Fields},
 		Render:      func(zabor.ProviderKeys, string) ([]byte, error) { return frozen, nil },
 		Sensitive:   print.Unkept,
 		Timeout:     up.Timeout(), MaxAttempts: p.o.Attempts,
-		AbsentAfter: up.AbsentAfter(), HoldAfter: max(p.o.HoldAfter, up.HoldAfter()), PendingFor: max(p.o.PendingFor, up.PendingFor()),
+		AbsentAfter: terms.AbsentAfter, HoldAfter: max(p.o.HoldAfter, terms.HoldAfter), PendingFor: max(p.o.PendingFor, terms.PendingFor),
 		MissingRow: zabor.Captured,
 	}
-	if up.KeyTravels() {
-		e.ReplayFor = up.ReplayFor()
+	if line.Key.Travels() {
+		e.ReplayFor = terms.ReplayFor
 	}
 	return e, nil
 }

@@ -34,7 +34,7 @@ func (p *Proxy) pass(w http.ResponseWriter, r *http.Request, up Upstream, t targ
 // key.
 func passed(r *http.Request, up Upstream, t target, body []byte) provider.Request {
 	request := provider.Request{Method: r.Method, Path: t.path, ContentType: r.Header.Get("Content-Type"), Body: body, Header: forwarded(r.Header, up)}
-	if name := up.KeyHeader(); name != "" {
+	for _, name := range up.KeyHeaders() {
 		for _, value := range r.Header.Values(name) {
 			request.Header = append(request.Header, zabor.HeaderField{Name: name, Value: value})
 		}

@@ -206,11 +206,14 @@ func listed(list []pattern, r *http.Request, t target) bool {
 func (p *Proxy) asked(r *http.Request, up Upstream, t target, body []byte) (request provider.Request, k zabor.Key, named bool, err error) {
 	request = provider.Request{Method: r.Method, Path: t.path, ContentType: r.Header.Get("Content-Type"), Body: body, Header: forwarded(r.Header, up)}
 	request, incoming, keyErr := up.TakeKey(request)
-	if name := up.KeyHeader(); name != "" {
-		if values := r.Header.Values(name); len(values) > 1 {
+	for i, name := range up.KeyHeaders() {
+		values := r.Header.Values(name)
+		switch {
+		case len(values) > 1:
 			return request, k, false, refuse(400, "%s is there more than once", name)
+		case i == 0 || len(values) == 1:
+			incoming = r.Header.Get(name)
 		}
-		incoming = r.Header.Get(name)
 	}
 	k, named, err = p.keyOf(r.Header, incoming)
 	switch {
@@ -327,7 +330,7 @@ func (p *Proxy) keyOf(h http.Header, incoming string) (k zabor.Key, ok bool, err
 func forwarded(h http.Header, up Upstream) []zabor.HeaderField {
 	var fields []zabor.HeaderField
 	for _, name := range sortedNames(h) {
-		if !goesOn(name) || up.Sets(name) || strings.EqualFold(name, up.KeyHeader()) || name == "Content-Type" {
+		if !goesOn(name) || up.Sets(name) || slices.ContainsFunc(up.KeyHeaders(), func(key string) bool { return strings.EqualFold(key, name) }) || name == "Content-Type" {
 			continue
 		}
 		for _, value := range h[name] {

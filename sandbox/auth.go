@@ -28,6 +28,8 @@ func (s *Sandbox) authorized(d *dialect, r *http.Request, fields map[string]any)
 		return isBearer && bearer == s.o.Secret
 	case provider.AuthHeader:
 		return r.Header.Get("X-API-Key") == s.o.Secret
+	case provider.AuthFields:
+		return at(fields, "password") == s.o.Secret
 	case provider.AuthSigned:
 		return signature(fields, s.o.Secret) == at(fields, "Token")
 	case provider.AuthGrant:

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -57,7 +58,8 @@ const (
 type asks struct {
 	amount   string // empty: amount, as a number or as an object with value and currency
 	major    bool   // it is a decimal
-	currency string // empty: roubles
+	currency string // empty: that of home
+	home     string // the account's currency; empty: roubles
 	orders   []string
 	carried  string // the provider key, by which a look-up finds it; empty: the order
 	id       string // of the intent that a request confirms, where it is not in the path
@@ -71,6 +73,10 @@ type route struct {
 	// name is what is looked for, of finds; nil: everything.
 	name func(r *http.Request, fields map[string]any) string
 	list func([]any) any // of finds; nil: the newest alone
+	// id is where a request of gets has the id, if it is not in the path; empty: asks.id.
+	id string
+	// shows is a payment as it is got there; nil: as everywhere.
+	shows func(result) any
 	// pages lists everything where nothing is looked for; where something could be,
 	// only if a limit is given. nil: there is no list.
 	pages *pages
@@ -133,7 +139,7 @@ func (d *dialect) id(n int32) string { return fmt.Sprintf("%s%d", d.prefix, n+1)
 // body is r as it is answered to whoever made it.
 func (d *dialect) body(r result) []byte {
 	switch {
-	case r.status == refused && d.declined != nil:
+	case (r.status == refused || r.status == softly) && d.declined != nil:
 		return encode(d.declined(r))
 	case d.made != nil:
 		return encode(d.made(r))
@@ -248,7 +254,7 @@ func (a asks) payment(fields map[string]any) (payment, error) {
 }
 
 func (a asks) money(fields map[string]any) (zabor.Money, error) {
-	path, major, currency := a.amount, a.major, "RUB"
+	path, major, currency := a.amount, a.major, cmp.Or(a.home, "RUB")
 	switch {
 	case path == "" && at(fields, "amount") == "":
 		path, major, currency = "amount.value", true, at(fields, "amount.currency")

@@ -234,7 +234,7 @@ var builtins = []dialect{
 		refuses: map[string]int{invalidRequest: 422},
 		object: func(r result) any {
 			return object{
-				"id": r.ID, "amount": r.Amount, "currency": r.Currency, "reference": r.carried, "approved": r.status == paid,
+				"id": r.ID, "amount": r.Amount, "currency": r.Currency, "reference": r.carried, "approved": r.status == paid, "retry": object{"enabled": r.status == softly},
 				"status": [statuses]string{paid: "Authorized", processing: "Pending", refused: "Declined", softly: "Declined"}[r.status],
 			}
 		},
@@ -250,14 +250,14 @@ var builtins = []dialect{
 		object: func(r result) any {
 			return object{
 				"id": r.ID, "entity": "payout", "amount": r.Amount, "currency": r.Currency, "reference_id": r.Order,
-				"status": [statuses]string{paid: "processed", processing: "processing", refused: "rejected", softly: "failed"}[r.status],
+				"status": [statuses]string{paid: "processed", processing: "processing", refused: "rejected", softly: "rejected"}[r.status],
 			}
 		},
 		failure: func(f failed) any { return object{"error": object{"code": "BAD_REQUEST_ERROR", "description": f.text}} },
 	},
 	{
 		name: "gocardless", prefix: "PM", auth: provider.AuthBearer, keyHeader: "Idempotency-Key", again: conflict,
-		asks: asks{amount: "payments.amount", currency: "payments.currency", orders: []string{"payments.metadata.order"}},
+		asks: asks{amount: "payments.amount", currency: "payments.currency", orders: []string{"payments.metadata.order"}, carried: "payments.metadata.zabor_key"},
 		routes: []route{
 			{does: pays, path: "POST /payments"},
 			{does: gets, path: "GET /payments/{id}"},
@@ -317,11 +317,58 @@ var builtins = []dialect{
 		},
 	},
 	{
+		name: "sber", prefix: "70906e55-7114-41d6-8332-", auth: provider.AuthFields, again: never,
+		asks: asks{amount: "amount", orders: []string{"jsonParams"}, carried: "orderNumber", id: "mdOrder"},
+		routes: []route{
+			{does: intends, path: "POST /register.do"},
+			{does: confirms, path: "POST /paymentOrderBinding.do"},
+			{does: gets, path: "POST /getOrderStatusExtended.do", id: "orderId"},
+		},
+		answers: [statuses]int{paid: 200, processing: 200, refused: 200, prepared: 200, softly: 200},
+		refuses: map[string]int{invalidRequest: 200, unexpectedState: 200, notFound: 200, unauthorized: 200},
+		object: func(r result) any {
+			return object{
+				"errorCode": "0", "orderNumber": r.carried, "amount": r.Amount, "currency": "643",
+				"orderStatus": [statuses]int{paid: 2, processing: 5, refused: 6, prepared: 0, softly: 6}[r.status],
+			}
+		},
+		made: func(r result) any {
+			if r.status == prepared {
+				return object{"orderId": r.ID, "formUrl": "https://pay.example/" + r.ID}
+			}
+			return object{"errorCode": 0, "info": "processed"}
+		},
+		declined: func(result) any { return object{"errorCode": 0, "info": "processed"} },
+		failure: func(f failed) any {
+			return object{"errorCode": orKnown(f, map[string]string{invalidRequest: "4", unexpectedState: "2", notFound: "6", unauthorized: "5", faultCode: "7"}), "errorMessage": f.text}
+		},
+	},
+	{
+		name: "mercadopago", prefix: "13", auth: provider.AuthBearer, keyHeader: "X-Idempotency-Key", again: present,
+		asks: asks{amount: "transaction_amount", major: true, home: "BRL", orders: []string{"metadata.order"}, carried: "external_reference"},
+		routes: []route{
+			{does: pays, path: "POST /v1/payments"},
+			{does: finds, path: "GET /v1/payments/search", name: query("external_reference"), list: under("results")},
+			{does: gets, path: "GET /v1/payments/{id}"},
+		},
+		answers: [statuses]int{paid: 201, processing: 201, refused: 201, softly: 201},
+		object: func(r result) any {
+			return object{
+				"id": number(r.ID), "external_reference": r.carried, "transaction_amount": number(major(r)), "currency_id": r.Currency, "date_created": made(r),
+				"status":   [statuses]string{paid: "approved", processing: "in_process", refused: "rejected", softly: "rejected"}[r.status],
+				"metadata": object{"order": r.Order},
+			}
+		},
+		failure: func(f failed) any {
+			return object{"status": "400", "error": orKnown(f, map[string]string{invalidRequest: "bad_request"}), "message": f.text}
+		},
+	},
+	{
 		name: "cloudpayments", prefix: "50", auth: provider.AuthBasic, again: never,
 		asks: asks{amount: "Amount", major: true, currency: "Currency", orders: []string{"AccountId"}, carried: "InvoiceId"},
 		routes: []route{
 			{does: pays, path: "POST /payments/tokens/charge"},
-			{does: finds, path: "POST /v2/payments/find", name: func(_ *http.Request, fields map[string]any) string { return at(fields, "InvoiceId") }},
+			{does: finds, path: "POST /payments/find", name: func(_ *http.Request, fields map[string]any) string { return at(fields, "InvoiceId") }},
 		},
 		answers: [statuses]int{paid: 200, processing: 200, refused: 200, softly: 200},
 		refuses: map[string]int{invalidRequest: 200, notFound: 200},
@@ -364,6 +411,7 @@ var builtins = []dialect{
 			{does: intends, path: "POST /v2/checkout/orders"},
 			{does: confirms, path: "POST /v2/checkout/orders/{id}/capture"},
 			{does: gets, path: "GET /v2/checkout/orders/{id}"},
+			{does: gets, path: "GET /v2/payments/captures/{id}", shows: paypalCapture},
 		},
 		answers:  [statuses]int{paid: 201, processing: 201, refused: 422, prepared: 201, softly: 422},
 		refuses:  map[string]int{keyMismatch: 422, unexpectedState: 422},
@@ -394,7 +442,7 @@ var builtins = []dialect{
 		object: func(r result) any {
 			return object{
 				"paymentId": r.ID, "transactionReference": r.carried, "timestamp": made(r), "value": object{"amount": r.Amount, "currency": r.Currency},
-				"lastEvent": [statuses]string{paid: "Authorized", processing: "Sent for Authorization", refused: "Refused", softly: "Refused"}[r.status],
+				"lastEvent": [statuses]string{paid: "authorizationSucceeded", processing: "authorizationRequested", refused: "authorizationRefused", softly: "authorizationRefused"}[r.status],
 			}
 		},
 		made: func(r result) any {
@@ -459,7 +507,8 @@ func squareErrors(category, code string) any {
 
 func gocardlessPayment(r result, status string) any {
 	return object{"payments": object{
-		"id": r.ID, "created_at": made(r), "status": status, "amount": r.Amount, "currency": r.Currency, "metadata": object{"order": r.Order},
+		"id": r.ID, "created_at": made(r), "status": status, "amount": r.Amount, "currency": r.Currency,
+		"metadata": object{"order": r.Order, "zabor_key": r.carried}, "retry_if_possible": r.status == softly,
 	}}
 }
 
@@ -478,14 +527,18 @@ func paypalIssue(name, issue string) any {
 	return object{"name": name, "details": []any{object{"issue": issue}}}
 }
 
+func paypalCapture(r result) any {
+	return object{
+		"id": "3C" + r.ID, "amount": object{"value": major(r), "currency_code": r.Currency},
+		"status": [statuses]string{paid: "COMPLETED", processing: "PENDING", refused: "DECLINED", softly: "DECLINED"}[r.status],
+	}
+}
+
 // paypalOrder is an order with its capture, where there is one.
 func paypalOrder(r result) any {
 	unit := object{"reference_id": r.Order, "custom_id": r.carried, "amount": object{"value": major(r), "currency_code": r.Currency}}
 	if r.status != prepared {
-		unit["payments"] = object{"captures": []any{object{
-			"id": "3C" + r.ID, "amount": unit["amount"],
-			"status": [statuses]string{paid: "COMPLETED", processing: "PENDING", refused: "DECLINED", softly: "DECLINED"}[r.status],
-		}}}
+		unit["payments"] = object{"captures": []any{paypalCapture(r)}}
 	}
 	return object{
 		"id": r.ID, "intent": "CAPTURE", "purchase_units": []any{unit},

@@ -187,20 +187,23 @@ func (s *Sandbox) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.Serv
 // AbsentAfter must cover its LookupLag and the longest delay of a planned fault.
 func Profile(baseURL string, absentAfter time.Duration) provider.Profile {
 	return provider.Profile{
-		BaseURL:   baseURL,
-		Timeout:   10 * time.Second,
-		Key:       provider.Key{Header: "Idempotency-Key", Life: 24 * time.Hour, Replays: provider.ReplaysAll, Mark: "Idempotent-Replayed"},
-		Reference: "/id",
-		Settled:   provider.Match{Pointer: "/status", Values: []string{paid.String()}},
-		Pending:   provider.Match{Pointer: "/status", Values: []string{processing.String()}},
-		Rules:     []provider.Rule{{Means: "unbegun", Values: map[string][]string{"/status": {prepared.String()}}}},
-		Declined:  provider.Refusal{Pointer: "/status", Values: []string{refused.String()}, Statuses: []int{http.StatusPaymentRequired}},
-		Malformed: provider.Refusal{Pointer: "/error/code", Values: []string{invalidRequest}},
-		Amount:    provider.Amount{Minor: "/amount"},
-		Currency:  "/currency",
-		Lookup: &provider.Lookup{
-			Path: "/payments?merchant_reference={{provider_key}}", Items: "/data", AbsentAfter: absentAfter,
-			Prepared: "/intents/{{prepared}}", Reference: "/payments/{{reference}}",
+		BaseURL: baseURL,
+		Timeout: 10 * time.Second,
+		Line: provider.Line{
+			Key: provider.Key{Header: "Idempotency-Key", Life: 24 * time.Hour, Replays: provider.ReplaysAll, Mark: "Idempotent-Replayed"},
+			Answers: provider.Answers{
+				Reference: "/id",
+				Settled:   provider.Match{Pointer: "/status", Values: []string{paid.String()}},
+				Pending:   provider.Match{Pointer: "/status", Values: []string{processing.String()}},
+				Rules:     []provider.Rule{{Means: "unbegun", Values: map[string][]string{"/status": {prepared.String()}}}},
+				Declined:  provider.Refusal{Pointer: "/status", Values: []string{refused.String()}, Statuses: []int{http.StatusPaymentRequired}},
+				Malformed: provider.Refusal{Pointer: "/error/code", Values: []string{invalidRequest}},
+			},
+			Amount: provider.Amount{Minor: "/amount", Currency: "/currency"},
+			Lookup: &provider.Lookup{
+				Path: "/payments?merchant_reference={{provider_key}}", Items: "/data", AbsentAfter: absentAfter,
+				Prepared: "/intents/{{prepared}}", Reference: "/payments/{{reference}}",
+			},
 		},
 		List: &provider.List{
 			Path: "/payments?limit=1000&since={{since}}", Items: "/data", Made: "/created", Key: "/idempotency_key", Orders: []string{"/merchant_reference"},

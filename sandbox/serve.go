@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -26,7 +27,7 @@ func (s *Sandbox) serve(d *dialect, r route) http.HandlerFunc {
 		case !s.authorized(d, req, fields):
 			d.failWith(w, refuse(unauthorized, "credentials are missing or wrong"))
 		case r.does == gets:
-			s.serveOne(d, w, cmp.Or(req.PathValue("id"), at(fields, d.asks.id)))
+			s.serveOne(d, r, w, cmp.Or(req.PathValue("id"), at(fields, cmp.Or(r.id, d.asks.id))))
 		default:
 			s.serveFind(d, r, w, req, fields)
 		}
@@ -273,9 +274,9 @@ func (s *Sandbox) found(d *dialect, r route, name string) []int32 {
 }
 
 // serveOne answers with the payment that has the given id.
-func (s *Sandbox) serveOne(d *dialect, w http.ResponseWriter, id string) {
+func (s *Sandbox) serveOne(d *dialect, r route, w http.ResponseWriter, id string) {
 	s.mu.Lock()
-	n, ok := s.number(d, id)
+	n, ok := s.number(d, strings.TrimPrefix(id, d.moved))
 	var found result
 	if ok {
 		found = s.result(n, false)
@@ -283,6 +284,10 @@ func (s *Sandbox) serveOne(d *dialect, w http.ResponseWriter, id string) {
 	s.mu.Unlock()
 	if !ok {
 		d.failWith(w, refuse(notFound, "no such payment"))
+		return
+	}
+	if r.shows != nil {
+		answer(w, r.shows(found))
 		return
 	}
 	answer(w, d.object(found))

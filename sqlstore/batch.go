@@ -247,6 +247,9 @@ func batchTx(ctx context.Context, s *Store, all []statement) error {
 	if len(all) == 1 && strings.HasPrefix(all[0].query, "INSERT INTO zabor_fences") {
 		return s.alone(ctx, all[0])
 	}
+	if err := s.prepareAll(ctx, all); err != nil {
+		return err
+	}
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
 		return err

@@ -19,7 +19,8 @@ type statements struct {
 	insert, insertReference            forRows
 	finish                             forRows // of a row that nothing is left to do for
 	update                             string  // of any other
-	lock, load, owner, samples, note   string
+	lock, load, owner, note            string
+	laterSamples, earlierSamples       string
 	watched, markParked, markForwarded string
 }
 
@@ -61,7 +62,11 @@ func newStatements(d *dialect) statements {
 		return strings.ReplaceAll(strings.Join(lists, ", "), ", ", " = ?, ") + " = ?"
 	}
 	const claimed = ofKey + " AND epoch = ? AND attempt_id = ?"
-	all := strings.Join([]string{keyColumns, askedColumns, stateColumns, answerColumns, openColumns}, ", ")
+	all := strings.Join([]string{keyColumns, askedColumns, stateColumns, markColumns, answerColumns, openColumns}, ", ")
+	// The names of columns are those of one table alone.
+	samples := strings.NewReplacer("order_id, scope, step", "f.order_id, f.scope, f.step", " provider,", " f.provider,", " account,", " f.account,", " address,", " f.address,", " reference,", " f.reference,",
+		"FROM zabor_fences", "FROM zabor_references r JOIN zabor_fences f ON f.order_id = r.order_id AND f.scope = r.scope AND f.step = r.step AND f.reference = r.reference").Replace(selectRow) +
+		" WHERE r.provider = ? AND r.account = ? AND r.address = ? AND f.state = 'settled' AND f.cause IN ('call', 'lookup') AND (f.step = ? OR (f.step >= ? AND f.step < ?))"
 	return statements{
 		insert: d.manyRows(d.manyValues, func(n int) string {
 			row := "(" + strings.Repeat("?, ", 1+strings.Count(all, ",")) + "? * {now} + ?, ? * {now} + ?, " + dueAt + ", ?, {now}, {now}, {none}, 0, 0)"
@@ -85,13 +90,14 @@ func newStatements(d *dialect) statements {
 			return strings.TrimSuffix(query, ", ") + " WHERE " + claimed + strings.Repeat(" OR "+claimed, n-1)
 		}),
 		update: d.sql(head + set(askedColumns, stateColumns, answerColumns, openColumns) +
-			", send_until = {greatest}(send_until, ? * {now} + ?), replay_until = CASE WHEN ? = 1 THEN ? * {now} + ? ELSE replay_until END, due_at = " + dueAt +
+			", parked = CASE WHEN ? = 1 THEN ? ELSE parked END, forwarded = CASE WHEN ? = 1 THEN ? ELSE forwarded END, send_until = {greatest}(send_until, ? * {now} + ?), replay_until = CASE WHEN ? = 1 THEN ? * {now} + ? ELSE replay_until END, due_at = " + dueAt +
 			", watched = CASE WHEN ? = 1 THEN 0 ELSE watched END, silent = ?, watcher = CASE WHEN ? = 1 THEN {none} ELSE watcher END, watch_until = CASE WHEN ? = 1 THEN 0 ELSE watch_until END WHERE " + claimed),
-		lock:    d.sql("SELECT epoch FROM zabor_fences WHERE " + ofKey + "{lock}"),
-		load:    d.sql(selectRow + " WHERE " + ofKey),
-		owner:   d.sql("SELECT " + keyColumns + " FROM zabor_references WHERE reference = ? AND installation = ? AND provider = ? AND account = ?"),
-		samples: d.sql("SELECT " + keyColumns + " FROM zabor_references WHERE provider = ? AND account = ? AND address = ? ORDER BY noted_at DESC LIMIT ?"),
-		watched: d.sql("UPDATE zabor_fences SET watched = watched + ?, silent = silent + ?, due_at = " + dueAt + ", watch_until = " + dueAt +
+		lock:           d.sql("SELECT epoch FROM zabor_fences WHERE " + ofKey + "{lock}"),
+		load:           d.sql(selectRow + " WHERE " + ofKey),
+		owner:          d.sql("SELECT " + keyColumns + " FROM zabor_references WHERE reference = ? AND installation = ? AND provider = ? AND account = ?"),
+		laterSamples:   d.sql(samples + " AND noted_at >= ? ORDER BY noted_at LIMIT ?"),
+		earlierSamples: d.sql(samples + " AND noted_at < ? ORDER BY noted_at DESC LIMIT ?"),
+		watched: d.sql("UPDATE zabor_fences SET watched = ?, silent = ?, due_at = " + dueAt + ", watch_until = " + dueAt +
 			" WHERE " + ofKey + " AND due_at IS NOT NULL AND watcher = ? AND send_id = ?"),
 		markParked:    d.sql("UPDATE zabor_fences SET parked = ? WHERE " + ofKey),
 		markForwarded: d.sql("UPDATE zabor_fences SET forwarded = 1 WHERE " + ofKey + " AND generation = ?"),
@@ -181,7 +187,7 @@ func (s *Store) insertion(row zabor.Row, w zabor.Write) (change, error) {
 	if err != nil {
 		return c, err
 	}
-	c.first = statement{s.text.insert[0], slices.Concat(keyArgs(row.Key), askedArgs(row), stateArgs(row), answer, s.openArgs(row),
+	c.first = statement{s.text.insert[0], slices.Concat(keyArgs(row.Key), askedArgs(row), stateArgs(row), markArgs(row), answer, s.openArgs(row),
 		fromNow(w.Lease), fromNow(w.ReplayFor), due(row, w.DueIn), []any{micros(row.Open.Silent)}), 1}
 	s.addReferences(&c, zabor.Row{}, row)
 	return c, nil
@@ -198,7 +204,8 @@ func (s *Store) succession(prev, next zabor.Row, w zabor.Write) (change, error) 
 		return c, err
 	}
 	state, claim := []any{string(next.State)}, append(keyArgs(next.Key), prev.Claim.Epoch, prev.Claim.ID[:])
-	if !next.Unfinished() && asksTheSame(prev, next) {
+	sameMarks := prev.Parked == next.Parked && prev.Forwarded == next.Forwarded
+	if !next.Unfinished() && asksTheSame(prev, next) && sameMarks {
 		c.ending = &ending{state[0], append(answer, stateArgs(next)...), claim}
 		c.first = finishAll(s.text.finish[0], []*ending{c.ending})
 	} else {
@@ -208,7 +215,7 @@ func (s *Store) succession(prev, next zabor.Row, w zabor.Write) (change, error) 
 		}
 		left := number(moved || sent)
 		c.first = statement{s.text.update, slices.Concat(state, askedArgs(next), stateArgs(next), answer, s.openArgs(next),
-			fromNow(w.Lease), []any{number(w.ReplayFor != 0)}, fromNow(w.ReplayFor), due(next, w.DueIn), []any{number(moved), micros(silent), left, left}, claim), 1}
+			[]any{number(prev.Parked != next.Parked), []byte(next.Parked), number(prev.Forwarded != next.Forwarded), number(next.Forwarded)}, fromNow(w.Lease), []any{number(w.ReplayFor != 0)}, fromNow(w.ReplayFor), due(next, w.DueIn), []any{number(moved), micros(silent), left, left}, claim), 1}
 	}
 	s.addReferences(&c, prev, next)
 	return c, nil
@@ -217,7 +224,7 @@ func (s *Store) succession(prev, next zabor.Row, w zabor.Write) (change, error) 
 // addReferences notes whose a new reference is. That of a held row is in dispute.
 func (s *Store) addReferences(c *change, prev, next zabor.Row) {
 	for _, r := range []struct{ was, is string }{{prev.Reference, next.Reference}, {prev.OtherReference, next.OtherReference}} {
-		if r.is == "" || r.is == r.was || next.State == zabor.Held {
+		if r.is == "" || r.is == r.was && prev.State != zabor.Held || next.State == zabor.Held {
 			continue
 		}
 		c.references = append(c.references, reference{statement{s.text.insertReference[0], slices.Concat(
@@ -233,13 +240,14 @@ func fromNow(d time.Duration) []any {
 	return []any{int64(1), micros(d)}
 }
 
-// due binds dueAt: that far from now, the end of all time, or NULL for a finished row.
+// due binds dueAt: that far from now, the end of all time (far enough from the greatest
+// number to be moved), or NULL for a finished row.
 func due(row zabor.Row, in time.Duration) []any {
 	switch {
 	case !row.Unfinished():
 		return []any{int64(0), nil}
 	case in == zabor.Never:
-		return []any{int64(0), int64(1<<63 - 1)}
+		return []any{int64(0), int64(1 << 62)}
 	}
 	return []any{int64(1), micros(in)}
 }
@@ -359,6 +367,9 @@ func (s *Store) commit(ctx context.Context, c change, w zabor.Write) error {
 			return err
 		}
 	}
+	if err := s.prepareAll(ctx, c.all()); err != nil {
+		return err
+	}
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
@@ -387,6 +398,26 @@ func (s *Store) commit(ctx context.Context, c change, w zabor.Write) error {
 		}
 	}
 	return tx.Commit()
+}
+
+// all are the statements of c.
+func (c change) all() []statement {
+	all := []statement{c.first}
+	for _, r := range c.references {
+		all = append(all, r.statement)
+	}
+	return all
+}
+
+// prepareAll prepares statements that a transaction will run: one that has its connection
+// must not wait for another.
+func (s *Store) prepareAll(ctx context.Context, all []statement) error {
+	for _, one := range all {
+		if _, err := s.statement(ctx, one.query); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // errNotAtOnce: nothing was written. One statement after the other tells which one missed.

@@ -22,14 +22,16 @@ const (
 	askedColumns = "provider, account, address, generation, provider_key, amount_minor, currency, message_fp, request_fp, fields"
 	// What comes of it: written by every change. The claim is last: MySQL assigns from left
 	// to right, and reads what it has just assigned.
-	stateColumns  = "state, cause, reason, epoch, prepared, reference, other_reference, hook_due, parked, forwarded, tries, unproven, attempt_id"
+	stateColumns = "state, cause, reason, epoch, prepared, reference, other_reference, hook_due, tries, unproven, attempt_id"
+	// Marks stand beside the claim.
+	markColumns   = "parked, forwarded"
 	answerColumns = "answer_status, answer_header, answer_body"
 	// What only an unfinished row needs.
-	openColumns = "request, prepare_key, hook_data, hook_done, send_id, replays, lease, absent_after, hold_after, pending_for"
+	openColumns = "request, prepare_key, hook_data, hook_done, send_id, replays, lingers, lease, absent_after, hold_after, pending_for"
 )
 
 // selectRow reads whole rows, as scanRow scans them.
-const selectRow = "SELECT " + keyColumns + ", " + askedColumns + ", " + stateColumns + ", " + answerColumns + ", captured_at, state_since, " +
+const selectRow = "SELECT " + keyColumns + ", " + askedColumns + ", " + stateColumns + ", " + markColumns + ", " + answerColumns + ", captured_at, state_since, " +
 	openColumns + ", send_until, replay_until, due_at, watcher, watched, silent, {now} AS read_at FROM zabor_fences"
 
 const ofKey = "order_id = ? AND scope = ? AND step = ?"
@@ -72,10 +74,13 @@ func asksTheSame(a, b zabor.Row) bool {
 func stateArgs(r zabor.Row) []any {
 	return []any{
 		string(r.State), string(r.Cause), clean(r.Reason, maxReason), r.Claim.Epoch,
-		[]byte(r.Prepared), []byte(r.Reference), []byte(r.OtherReference), r.HookDue, []byte(r.Parked), number(r.Forwarded),
+		[]byte(r.Prepared), []byte(r.Reference), []byte(r.OtherReference), r.HookDue,
 		int64(r.Tries), int64(r.Unproven), r.Claim.ID[:],
 	}
 }
+
+// markArgs binds markColumns.
+func markArgs(r zabor.Row) []any { return []any{[]byte(r.Parked), number(r.Forwarded)} }
 
 // openArgs binds openColumns. What could not be decrypted stays as it is.
 func (s *Store) openArgs(r zabor.Row) []any {
@@ -88,7 +93,7 @@ func (s *Store) openArgs(r zabor.Row) []any {
 	}
 	return []any{
 		orNull(request), r.Open.PrepareKey, orNull(hookData), number(r.Open.HookDone), r.Open.Send[:],
-		int64(r.Open.Replays), micros(r.Open.Lease), micros(r.Open.AbsentAfter), micros(r.Open.HoldAfter), micros(r.Open.PendingFor),
+		int64(r.Open.Replays), number(r.Open.Lingers), micros(r.Open.Lease), micros(r.Open.AbsentAfter), micros(r.Open.HoldAfter), micros(r.Open.PendingFor),
 	}
 }
 
@@ -114,24 +119,24 @@ type scanner interface{ Scan(...any) error }
 // scanRow reads a row of selectRow.
 func (s *Store) scanRow(rows scanner) (zabor.Row, error) {
 	var (
-		r                                                zabor.Row
-		scope, order, step                               []byte
-		provider, account, message, request, fields      []byte
-		attempt, prepared, reference, other, parked      []byte
-		forwarded, hookDone, captured, since, at         int64
-		frozen, hookData, body                           sql.Null[[]byte]
-		send, watcher                                    []byte
-		lease, absent, hold, pending, until, replayUntil int64
-		watched, silent                                  int64
-		due, status                                      sql.NullInt64
-		header                                           sql.NullString
+		r                                                 zabor.Row
+		scope, order, step                                []byte
+		provider, account, message, request, fields       []byte
+		attempt, prepared, reference, other, parked       []byte
+		forwarded, hookDone, lingers, captured, since, at int64
+		frozen, hookData, body                            sql.Null[[]byte]
+		send, watcher                                     []byte
+		lease, absent, hold, pending, until, replayUntil  int64
+		watched, silent                                   int64
+		due, status                                       sql.NullInt64
+		header                                            sql.NullString
 	)
 	o := &r.Open
 	err := rows.Scan(&order, &scope, &step,
 		&provider, &account, &r.Endpoint.Address, &r.Generation, &r.ProviderKey, &r.Amount.Minor, &r.Amount.Currency, &message, &request, &fields,
-		&r.State, &r.Cause, &r.Reason, &r.Claim.Epoch, &prepared, &reference, &other, &r.HookDue, &parked, &forwarded, &r.Tries, &r.Unproven, &attempt,
+		&r.State, &r.Cause, &r.Reason, &r.Claim.Epoch, &prepared, &reference, &other, &r.HookDue, &r.Tries, &r.Unproven, &attempt, &parked, &forwarded,
 		&status, &header, &body, &captured, &since,
-		&frozen, &o.PrepareKey, &hookData, &hookDone, &send, &o.Replays, &lease, &absent, &hold, &pending,
+		&frozen, &o.PrepareKey, &hookData, &hookDone, &send, &o.Replays, &lingers, &lease, &absent, &hold, &pending,
 		&until, &replayUntil, &due, &watcher, &watched, &silent, &at)
 	if err != nil {
 		return zabor.Row{}, err
@@ -154,7 +159,7 @@ func (s *Store) scanRow(rows scanner) (zabor.Row, error) {
 		r.Open = zabor.Open{}
 		return r, nil
 	}
-	o.HookDone = hookDone != 0
+	o.HookDone, o.Lingers = hookDone != 0, lingers != 0
 	copy(o.Send[:], send)
 	copy(o.Watcher[:], watcher)
 	o.Lease, o.AbsentAfter, o.HoldAfter, o.PendingFor = duration(lease), duration(absent), duration(hold), duration(pending)

@@ -62,7 +62,7 @@ func (s *Store) Recent(ctx context.Context, search Search) (rows []zabor.Row, on
 // states have none.
 func (s *Store) Oldest(ctx context.Context, search Search) (rows []zabor.Row, on Mark, err error) {
 	query, args := oldest(search)
-	if rows, err = s.rows(ctx, query, args...); err != nil {
+	if rows, err = s.rows(ctx, s.dialect.sql(query), args...); err != nil {
 		return nil, Mark{}, fmt.Errorf("list rows by their time: %w", err)
 	}
 	return rows, Mark{}, nil

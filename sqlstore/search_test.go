@@ -53,7 +53,7 @@ func TestSearch(t *testing.T) {
 		if got, want := keysOf(walked), keysOf(look(nil, "", Mark{}, 0)); got != want || len(walked) != 5 {
 			t.Errorf("page by page %q, at once %q", got, want)
 		}
-		if got, want := keysOf(walked), "shop/7:2/charge shop:\xff1/charge shop:12/refund:R-1 shop:12/charge 1/charge"; got != want {
+		if got, want := keysOf(walked), "shop/7:2/charge shop:%FF1/charge shop:12/refund:R-1 shop:12/charge 1/charge"; got != want {
 			t.Errorf("newest first: %q, want %q", got, want)
 		}
 		if got := keysOf(look([]zabor.State{zabor.Held}, "charge", Mark{}, 0)); got != "shop:12/charge 1/charge" {
@@ -72,7 +72,7 @@ func TestSearch(t *testing.T) {
 		if err != nil || keysOf(oldest) != "shop:12/charge" {
 			t.Errorf("held next: %q, %v", keysOf(oldest), err)
 		}
-		for prefix, want := range map[string]string{"1": "1/charge shop:12/charge shop:12/refund:R-1", "12": "shop:12/charge shop:12/refund:R-1", "\xff": "shop:\xff1/charge", "3": ""} {
+		for prefix, want := range map[string]string{"1": "1/charge shop:12/charge shop:12/refund:R-1", "12": "shop:12/charge shop:12/refund:R-1", "\xff": "shop:%FF1/charge", "3": ""} {
 			rows, _, err := s.OfOrders(t.Context(), "", prefix, 0)
 			if err != nil || keysOf(rows) != want {
 				t.Errorf("orders %q: %q, %v; want %q", prefix, keysOf(rows), err, want)

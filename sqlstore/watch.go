@@ -159,13 +159,13 @@ func (s *Store) Watched(ctx context.Context, by [16]byte, seen []zabor.Seen) err
 		}
 		defer tx.Rollback()
 		for _, one := range seen {
-			add, send := one.Add.Microseconds(), one.Row.Open.Send // rounded down: it proves absence
+			o := one.Row.Open
 			until := due(one.Row, zabor.Never)
 			if one.DueIn != zabor.Never {
 				until = due(one.Row, one.DueIn+zabor.LookupTime)
 			}
-			args := append([]any{add, add}, due(one.Row, one.DueIn)...)
-			args = append(append(append(args, until...), keyArgs(one.Row.Key)...), by[:], send[:])
+			args := append([]any{o.Watched.Microseconds(), o.Silent.Microseconds()}, due(one.Row, one.DueIn)...) // rounded down: it proves absence
+			args = append(append(append(args, until...), keyArgs(one.Row.Key)...), by[:], o.Send[:])
 			if _, err := tx.StmtContext(ctx, st).ExecContext(ctx, args...); err != nil {
 				return err
 			}
@@ -180,25 +180,12 @@ func (s *Store) Watched(ctx context.Context, by [16]byte, seen []zabor.Seen) err
 
 // Samples lists rows that the provider itself has settled, see [zabor.Store].
 func (s *Store) Samples(ctx context.Context, like zabor.Row, limit int) ([]zabor.Row, error) {
-	var keys []zabor.Key
-	err := s.repeat(ctx, func(ctx context.Context) error {
-		st, err := s.statement(ctx, s.text.samples)
-		if err != nil {
-			return err
-		}
-		keys, err = scanKeyList(st.QueryContext(ctx, []byte(like.Provider), []byte(like.Account), like.Endpoint.Address, int64(limit)))
-		return err
-	})
-	var found []zabor.Row
-	for _, k := range keys {
-		row, loadErr := s.Load(ctx, k)
-		if errors.Is(loadErr, zabor.ErrNoRow) {
-			continue
-		}
-		err = errors.Join(err, loadErr)
-		if row.State == zabor.Settled && (row.Cause == zabor.ByCall || row.Cause == zabor.ByLookup) && row.Endpoint == like.Endpoint {
-			found = append(found, row)
-		}
+	sent := like.Open.SendUntil.Add(-like.Open.Lease).UnixMicro()
+	args := append([]any{[]byte(like.Provider), []byte(like.Account), like.Endpoint.Address}, stepArgs(like.StepName())...)
+	args = append(args, sent, int64(limit))
+	found, err := s.rows(ctx, s.text.laterSamples, args...)
+	if err == nil && len(found) == 0 {
+		found, err = s.rows(ctx, s.text.earlierSamples, args...)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read settled rows of %s: %w", like.Provider, err)

@@ -623,7 +623,7 @@ func TestEffectIsWhole(t *testing.T) {
 func TestExponents(t *testing.T) {
 	s := newStep(t, func(s *Spec) {
 		s.Currency = "HUF"
-		s.Providers = map[string]Provider{"acquirer": {Timeout: 1, Exponents: provider.Exponents{"HUF": 0}}}
+		s.Providers = map[string]Provider{"acquirer": {Timeout: 1, Units: provider.Units{0: {"HUF"}}}}
 	})
 	e := effect(t, s, Message{Data: map[string]any{"orderId": "7", "cents": int64(199900)}})
 	frozen, err := e.Render(zabor.ProviderKeys{Request: "k"}, "")

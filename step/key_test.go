@@ -193,30 +193,3 @@ func TestMatches(t *testing.T) {
 		}
 	}
 }
-
-// A recipe must not stay the same when a key is made of something else.
-func TestRecipeTellsEveryChangeOfAKey(t *testing.T) {
-	seen := map[string]string{}
-	for name, change := range map[string]func(*Spec){
-		"as it is":     nil,
-		"installation": func(s *Spec) { s.Installation = "other" },
-		"scope":        func(s *Spec) { s.Scope = "merchantId" },
-		"order":        func(s *Spec) { s.Order = "id" },
-		"name":         func(s *Spec) { s.Name = "pay" },
-		"part":         func(s *Spec) { s.Part = "refundId" },
-		"quotes":       func(s *Spec) { s.Installation = `shop" scope="x` },
-	} {
-		r := newStep(t, change).Recipe()
-		if other, ok := seen[r]; ok {
-			t.Errorf("%s and %s have the recipe %s", name, other, r)
-		}
-		seen[r] = name
-	}
-	same := newStep(t, func(s *Spec) { s.Request.Path, s.Classes, s.Amount = "/other", nil, "total" }).Recipe()
-	if seen[same] != "as it is" {
-		t.Errorf("another request makes another recipe: %s", same)
-	}
-	if got, want := same, `1 installation="shop" scope="" order="orderId" step="charge" part=""`; got != want {
-		t.Errorf("recipe %s, want %s: it is kept in tables", got, want)
-	}
-}

@@ -67,7 +67,7 @@ type Provider struct {
 	ReplayFor   time.Duration // as in [zabor.Effect]
 	HoldAfter   time.Duration // the provider's own horizon; where it is longer than the Spec's, it counts
 	PendingFor  time.Duration // likewise
-	Exponents   provider.Exponents
+	Units       provider.Units
 }
 
 // FieldError says which field of a [Spec] is wrong, by the name that the
@@ -277,13 +277,6 @@ func (s *Step) Matches(class string) bool { return s.classes[strings.TrimPrefix(
 // Classes are those of the messages that ask for s, in byte order.
 func (s *Step) Classes() []string { return slices.Sorted(maps.Keys(s.classes)) }
 
-// Recipe says in one line what the step's keys are made of. A change of it
-// makes every charge a new one.
-func (s *Step) Recipe() string {
-	return fmt.Sprintf("1 installation=%q scope=%q order=%q step=%q part=%q",
-		s.spec.Installation, s.spec.Scope, s.spec.Order, s.spec.Name, s.spec.Part)
-}
-
 // JoinScope is a key's whole scope: the installation's and, where there is one,
 // a slash and the inner one. An installation has no slash, so that no two pairs
 // are joined to the same.
@@ -443,7 +436,7 @@ func (s *Step) Effect(ctx context.Context, m Message) (zabor.Effect, error) {
 	if !ok {
 		return e, refuse("step %s: provider %q is not configured; there is %s", s.spec.Name, e.Provider, strings.Join(slices.Sorted(maps.Keys(s.spec.Providers)), ", "))
 	}
-	vars.Exponents = p.Exponents
+	vars.Units = p.Units
 	e.Account, e.Timeout, e.AbsentAfter, e.ReplayFor = p.Account, p.Timeout, p.AbsentAfter, p.ReplayFor
 	e.HoldAfter, e.PendingFor = s.HoldAfter(e.Provider), s.PendingFor(e.Provider)
 	request, unkept, err := s.requestParts(e, vars, row)

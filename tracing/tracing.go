@@ -161,7 +161,7 @@ func about(k zabor.Key) []attribute.KeyValue {
 	if k.Order == "" {
 		return nil
 	}
-	return []attribute.KeyValue{text("zabor.scope", k.Scope), text("zabor.order", k.Order), text("zabor.step", k.Step)}
+	return []attribute.KeyValue{text("zabor.scope", zabor.EncodeText(k.Scope)), text("zabor.order", zabor.EncodeText(k.Order)), text("zabor.step", zabor.EncodeText(k.Step))}
 }
 
 // text is an attribute that every receiver takes and that gives nothing away.

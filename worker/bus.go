@@ -86,9 +86,9 @@ func (w *Worker) withoutStep(ctx context.Context, q Queue, m *Message) {
 	case Forwarded:
 		w.forward(ctx, q, m, target)
 	case Refused:
-		w.park(ctx, q, m, zabor.Key{}, zabor.Row{}, "refused", why)
+		w.park(ctx, q, m, zabor.Key{}, zabor.Row{}, nil, "refused", why)
 	default:
-		w.park(ctx, q, m, zabor.Key{}, zabor.Row{}, "parked", why)
+		w.park(ctx, q, m, zabor.Key{}, zabor.Row{}, nil, "parked", why)
 	}
 }
 

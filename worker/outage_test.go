@@ -45,8 +45,8 @@ func TestOutageSpendsNoAttempts(t *testing.T) {
 			s.eventually("the queue is empty", func() bool { return s.depth().Empty() })
 			stop()
 			for i := range orders {
-				if row := s.row(fmt.Sprint(i)); row.State != zabor.Settled || row.Attempts() != 1 {
-					t.Errorf("order %d: row %s, %d attempts; want settled by the first", i, row.State, row.Attempts())
+				if row := s.row(fmt.Sprint(i)); row.State != zabor.Settled || row.Tries != 1 {
+					t.Errorf("order %d: row %s, %d attempts; want settled by the first", i, row.State, row.Tries)
 				}
 			}
 			if codes := a.codes(); !slices.Equal(codes, []string{"provider-paused"}) || s.count("failed_jobs") != 0 {
@@ -86,7 +86,7 @@ func TestRetryOfSpentAttempts(t *testing.T) {
 	a := s.alerts()
 	s.answer = func(context.Context, zabor.Row) zabor.Outcome { return zabor.Outcome{Reason: "502"} }
 	absent := func() { // as a resolver whose look-up finds nothing
-		s.exec("UPDATE zabor_fences SET state = 'released', basis = 'absence' WHERE state = 'doubt'")
+		s.exec("UPDATE zabor_fences SET state = 'released', cause = 'absence' WHERE state = 'doubt'")
 	}
 	id := s.charge("1")
 	stop := s.run()
@@ -104,7 +104,7 @@ func TestRetryOfSpentAttempts(t *testing.T) {
 	retry()
 	s.eventually("it is called once more", func() bool { return s.calls.Load() == 3 && s.row("1").State == zabor.Doubt })
 	absent()
-	s.eventually("it is parked again", func() bool { return s.count("failed_jobs") == 1 && s.depth().Empty() && s.row("1").Allowance == 4 })
+	s.eventually("it is parked again", func() bool { return s.count("failed_jobs") == 1 && s.depth().Empty() && s.row("1").Parked == id })
 	stop()
 	s.answer = settled
 	retry()

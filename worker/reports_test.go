@@ -85,7 +85,7 @@ func (s *shop) received() *worker.Message {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), 30*time.Second)
 	defer cancel()
-	m, err := s.queue.Source.Receive(ctx)
+	m, err := worker.Next(ctx, s.queue.Source)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -215,7 +215,7 @@ func delayIsKeptInTheQueue(t *testing.T, s *shop) {
 	}
 	s.drained()
 	s.wantCalls(1)
-	if row := s.row("1"); row.CapturedAt.Before(due) || row.Captures != 1 || s.count("zabor_fences") != 1 {
+	if row := s.row("1"); row.CapturedAt.Before(due) || row.Tries != 1 || s.count("zabor_fences") != 1 {
 		t.Errorf("row %+v; it was due at %v", row, due)
 	}
 	s.wantEvents("capturing", "sending", "answered", "saved", "ack", "acked")
@@ -523,12 +523,12 @@ func hundredCopies(t *testing.T, s *shop) {
 // again, and the reference is saved when the database takes it.
 func longReference(t *testing.T, s *shop) {
 	long := strings.Repeat("r", 299) + "x"
-	s.answer = func(context.Context, zabor.Row) zabor.Outcome {
-		return zabor.Outcome{Verdict: zabor.Done, Reference: long}
+	s.answer = func(_ context.Context, row zabor.Row) zabor.Outcome {
+		return zabor.Outcome{Verdict: zabor.Done, Reference: long + row.Order}
 	}
 	s.charge("1")
 	s.drained()
-	if row := s.row("1"); row.State != zabor.Settled || row.Reference != long {
+	if row := s.row("1"); row.State != zabor.Settled || row.Reference != long+"1" {
 		t.Errorf("row %s, reference of %d bytes", row.State, len(row.Reference))
 	}
 
@@ -560,7 +560,7 @@ func longReference(t *testing.T, s *shop) {
 	s.eventually("the queue is empty", func() bool { return s.depth().Empty() })
 	stop()
 	s.wantCalls(2)
-	if row := s.row("2"); row.State != zabor.Settled || row.Reference != long {
+	if row := s.row("2"); row.State != zabor.Settled || row.Reference != long+"2" {
 		t.Errorf("row %s, reference of %d bytes", row.State, len(row.Reference))
 	}
 }

@@ -14,6 +14,7 @@ import (
 type Message struct {
 	step.Message
 	ID      string // the queue's own id of the message, stable over redeliveries: uuid or stream entry id
+	RetryOf string // the ID of the parked message that this one retries; empty: its own, or it retries none
 	Raw     []byte // the bytes as they were before the delivery
 	Err     error  // why it cannot be decoded; nil: it can. Raw is set all the same
 	Receipt any    // the source's own
@@ -22,6 +23,11 @@ type Message struct {
 	// nobody else, unless it is renewed. It is counted from before the message
 	// was asked for, by this process's clock.
 	ReservedUntil time.Time
+
+	// MayHaveActed is set before Later, PutBack and Park: a call for the message
+	// may have acted. The source then stores a sign with the message, and every
+	// later delivery of it is DeliveredBefore.
+	MayHaveActed bool
 
 	// Chained: Ack sends the next message of a chain after one that has
 	// settled. While its row is pending it is not acked.
@@ -41,10 +47,18 @@ type Source interface {
 	// Name is the queue's name in the configuration.
 	Name() string
 
-	// Receive waits for the next message until ctx ends, and then returns
-	// ctx's error. Other errors are the server's; the caller waits and tries
-	// again.
-	Receive(ctx context.Context) (*Message, error)
+	// Receive takes the next messages, at most n; n is at least 1. There may be
+	// none, and it does not wait for one. ctx is looked at before the queue is asked,
+	// and not while it is asked: a message that the queue gives is returned.
+	//
+	// After an error, the queue may have given messages and its reply was lost. The
+	// next Receive returns these messages, and not as delivered before. If the
+	// process ends meanwhile, they come again as DeliveredBefore.
+	Receive(ctx context.Context, n int) ([]*Message, error)
+
+	// Wait returns when there may be messages again, after a second at the latest,
+	// or with ctx's error. Another error is the server's.
+	Wait(ctx context.Context) error
 
 	// Ack removes m from the queue. Where m.Then names another queue it moves m
 	// there as Forward does, made ready to be handled anew; else it sends the
@@ -54,19 +68,20 @@ type Source interface {
 	Ack(ctx context.Context, m *Message) error
 
 	// Later puts m back with the bytes it had before the delivery, to be
-	// delivered again after delay; it costs m no attempt. ErrLost as in Ack,
-	// and nothing was queued then.
+	// delivered again after delay; it costs m no attempt. If m.MayHaveActed, the
+	// sign is stored too, at most once per message. ErrLost as in Ack, and
+	// nothing was queued then.
 	Later(ctx context.Context, m *Message, delay time.Duration) error
 
 	// PutBack puts m back at the head as if it had never been delivered, for
-	// a worker that stops. ErrLost as in Ack.
+	// a worker that stops. A sign is stored as by Later. ErrLost as in Ack.
 	PutBack(ctx context.Context, m *Message) error
 
 	// Renew makes the reserve of m start anew. ErrLost as in Ack.
 	Renew(ctx context.Context, m *Message) error
 
 	// Park writes m into the queue's failure transport with the reason, and
-	// only then acks it. After an error it may be in both, never in neither.
+	// only then acks it. A sign is stored as by Later. After an error it may be in both, never in neither.
 	Park(ctx context.Context, m *Message, reason string) error
 
 	// Forward moves m unchanged, with the bytes it had before the delivery, to
@@ -96,3 +111,20 @@ type Depth struct{ Ready, Reserved, Delayed int64 }
 
 // Empty reports whether the queue holds nothing at all.
 func (d Depth) Empty() bool { return d == Depth{} }
+
+// Next waits for the next message of s until ctx ends, and then returns ctx's error.
+// A message that the queue has given is returned, even if ctx has ended.
+func Next(ctx context.Context, s Source) (*Message, error) {
+	for {
+		ms, err := s.Receive(ctx, 1)
+		if err != nil {
+			return nil, err
+		}
+		if len(ms) > 0 {
+			return ms[0], nil
+		}
+		if err := s.Wait(ctx); err != nil {
+			return nil, err
+		}
+	}
+}

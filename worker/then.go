@@ -25,18 +25,27 @@ func (w *Worker) ack(ctx context.Context, q Queue, m *Message, s *step.Step, row
 	w.note(ctx, row.Key, func(ctx context.Context) error { return w.Fence.Forwarded(ctx, row.Key, row.Generation) })
 }
 
-// ackOf is how a context holds the key whose message is acked.
-type ackOf struct{}
+// acksOf is how a context holds the keys whose messages are acked.
+type acksOf struct{}
 
 // WithAck is ctx for the ack of the message of k.
 func WithAck(ctx context.Context, k zabor.Key) context.Context {
-	return context.WithValue(ctx, ackOf{}, k)
+	return context.WithValue(ctx, acksOf{}, []zabor.Key{k})
 }
 
-// AckOf is the key whose message is acked in ctx, and whether one is.
-func AckOf(ctx context.Context) (zabor.Key, bool) {
-	k, ok := ctx.Value(ackOf{}).(zabor.Key)
-	return k, ok
+// AcksOf lists the keys whose messages are acked in ctx.
+func AcksOf(ctx context.Context) []zabor.Key {
+	keys, _ := ctx.Value(acksOf{}).([]zabor.Key)
+	return keys
+}
+
+// JoinAcks is ctx for one pipeline with the acks of several contexts.
+func JoinAcks(ctx context.Context, acks ...context.Context) context.Context {
+	var keys []zabor.Key
+	for _, one := range acks {
+		keys = append(keys, AcksOf(one)...)
+	}
+	return context.WithValue(ctx, acksOf{}, keys)
 }
 
 // then is the queue on which m goes on after its row; empty: none. A job with a

@@ -58,8 +58,8 @@ func TestThen(t *testing.T) {
 				want = nil
 			}
 			s.wantDone(want...)
-			if row := s.row("1"); row.GoneOn() != tt.goesOn {
-				t.Errorf("the row says that it has gone on: %v, want %v", row.GoneOn(), tt.goesOn)
+			if row := s.row("1"); row.Forwarded != tt.goesOn {
+				t.Errorf("the row says that it has gone on: %v, want %v", row.Forwarded, tt.goesOn)
 			}
 		})
 	}

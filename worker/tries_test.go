@@ -44,7 +44,7 @@ func TestThePayloadsOwnTriesDoNotCount(t *testing.T) {
 			absent := func(calls int64) { // as a resolver whose look-up finds nothing
 				t.Helper()
 				s.eventually("it is called", func() bool { return s.calls.Load() == calls && s.row("1").State == zabor.Doubt })
-				s.exec("UPDATE zabor_fences SET state = 'released', basis = 'absence' WHERE state = 'doubt'")
+				s.exec("UPDATE zabor_fences SET state = 'released', cause = 'absence' WHERE state = 'doubt'")
 			}
 			for calls := range int64(4) {
 				absent(calls + 1)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,8 +17,8 @@ import (
 // The moments of the ack, after those of [zabor.Fence].
 const (
 	// Acking: the queue has carried the ack out, and its reply has not come to the
-	// worker. Only who watches the queue's connection sees it; [AckOf] tells it which
-	// command is an ack.
+	// worker. It is seen at the queue's connection alone; [AcksOf] tells whose acks a
+	// command or a pipeline has.
 	Acking zabor.Checkpoint = "acking"
 	Acked  zabor.Checkpoint = "acked" // the queue has answered
 )
@@ -48,11 +49,12 @@ type Worker struct {
 	// nil error they are safe and the message is acked.
 	Unreadable func(ctx context.Context, queue string, raw []byte, reason string) error
 
-	// ParkedFor lists the keys of open rows that a message was parked for. It
-	// is asked only for the steps in NewKeys, whose keys are made in another
-	// way than they once were: their old failures would be charged as new.
-	ParkedFor func(ctx context.Context, message string) ([]zabor.Key, error)
-	NewKeys   map[string]bool // by a step's name; nil: none
+	// KeysChanged reports whether the key schema of a step was ever replaced. A
+	// message that was delivered before and has no row is held then. Holds returns why
+	// a message of the step is held if it has no row; empty: it is not. ids are its ID
+	// and its RetryOf. Both are asked for each message and ask no server; nil: no.
+	KeysChanged func(step string) bool
+	Holds       func(step string, ids ...string) string
 
 	// Backoff is how long a message waits before it is delivered again, by the
 	// number of its row's captures; the last one stays. At least one.
@@ -81,89 +83,67 @@ type Worker struct {
 // was sent is answered and saved, what was not started is put back. It returns
 // when nothing is in hand any more.
 func (w *Worker) Run(ctx context.Context) {
-	l := newLanes(w.Lanes)
-	var wg sync.WaitGroup
-	for _, q := range w.Queues {
-		for range receivers(w.Lanes) {
-			wg.Go(func() { w.receive(ctx, q, l, &wg) })
-		}
+	taken := make(chan delivery) // is taken at once, as each has a lane
+	var lanes, receivers sync.WaitGroup
+	for range w.Lanes {
+		lanes.Go(func() {
+			for d := range taken {
+				w.handle(ctx, d.queue, d.message)
+				d.free()
+			}
+		})
 	}
-	wg.Wait()
+	free := newLanes(w.Lanes)
+	for _, q := range w.Queues {
+		receivers.Go(func() { w.receive(ctx, q, free, taken) })
+	}
+	receivers.Wait()
+	close(taken)
+	lanes.Wait()
 }
 
-// receivers is how many goroutines take messages from one queue: enough for a
-// server's round trips to overlap.
-func receivers(lanes int) int { return min(16, 1+lanes/8) }
+// delivery is a message on its way to the lane that was taken for it.
+type delivery struct {
+	queue   Queue
+	message *Message
+	free    func() // gives the lane up
+}
 
-func (w *Worker) receive(ctx context.Context, q Queue, l *lanes, wg *sync.WaitGroup) {
+// receive takes as many messages of q as lanes are free, and then waits for
+// more. A lane is taken before its message, and none while it waits.
+func (w *Worker) receive(ctx context.Context, q Queue, l *lanes, taken chan<- delivery) {
 	pause := time.Duration(0)
 	for {
 		sleep(ctx, time.Until(time.Unix(0, w.rest.Load())))
-		if l.take(ctx) != nil {
+		n, err := l.take(ctx)
+		if err != nil {
 			return
 		}
-		m, err := w.next(ctx, q, l)
-		if m != nil {
+		ms, err := q.Receive(ctx, n)
+		l.release(n - len(ms))
+		if ctx.Err() != nil {
+			for _, m := range slices.Backward(ms) { // each at the head, so the order stays
+				w.putBack(ctx, q, m)
+			}
+			return
+		}
+		for _, m := range ms {
 			if w.Taken != nil {
 				w.Taken(q.Name())
 			}
+			taken <- delivery{q, m, func() { l.release(1) }}
+		}
+		if err == nil && len(ms) == 0 {
+			err = q.Wait(ctx)
+		}
+		if err == nil || ctx.Err() != nil {
 			pause = 0
-			wg.Go(func() {
-				defer l.release()
-				w.handle(ctx, q, m)
-			})
 			continue
 		}
-		l.release()
-		if err == nil {
-			sleep(ctx, aside)
-		} else {
-			pause = min(max(2*pause, 100*time.Millisecond), 5*time.Second)
-			w.Log.Error("cannot receive; trying again", "queue", q.Name(), "in", pause, "error", err)
-			sleep(ctx, pause)
-		}
+		pause = min(max(2*pause, 100*time.Millisecond), 5*time.Second)
+		w.Log.Error("cannot receive; trying again", "queue", q.Name(), "in", pause, "error", err)
+		sleep(ctx, pause)
 	}
-}
-
-// next is the next message of q; nil without an error: none came while the lane
-// was not wanted elsewhere.
-func (w *Worker) next(ctx context.Context, q Queue, l *lanes) (*Message, error) {
-	waiting, cancel := l.waiting(ctx)
-	defer cancel()
-	m, err := q.Receive(waiting)
-	if err != nil && waiting.Err() != nil {
-		return nil, nil
-	}
-	return m, err
-}
-
-// keep renews m's reserve until the returned function is called, which waits
-// for a renewal under way.
-func (w *Worker) keep(q Queue, m *Message) (release func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		tick := time.NewTicker(max(q.Reserve/3, 100*time.Millisecond))
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-			}
-			err := q.Renew(ctx, m)
-			switch {
-			case err == nil || ctx.Err() != nil:
-			case errors.Is(err, ErrLost):
-				w.Log.Warn("reserve lost while in hand; the fence stops a second call", "queue", q.Name(), "message", m.ID)
-				return
-			default:
-				w.Log.Warn("cannot renew the reserve", "queue", q.Name(), "message", m.ID, "error", err)
-			}
-		}
-	}()
-	return sync.OnceFunc(func() { cancel(); <-done })
 }
 
 // handle is the worker's whole sentence: run the message's step through the
@@ -178,12 +158,13 @@ func (w *Worker) handle(ctx context.Context, q Queue, m *Message) {
 		w.withoutStep(ctx, q, m)
 		return
 	}
-	release := w.keep(q, m)
-	defer release()
+	kept := w.keep(q, m)
+	defer kept.release()
 	ctx, traced := w.trace(ctx, q, m, s)
 	key, row, err := w.run(ctx, q, m, s)
 	defer func() { traced(row, err) }()
-	release()
+	kept.release()
+	m.MayHaveActed = mayHaveActed(row)
 	switch verdict, why := w.judge(m, row, err); verdict {
 	case ack:
 		w.Log.Info("done", "queue", q.Name(), "message", m.ID, "key", key, "order", key.Order, "step", key.Step, "state", row.State, "reference", row.Reference)
@@ -193,7 +174,7 @@ func (w *Worker) handle(ctx context.Context, q Queue, m *Message) {
 		if w.told.taken(key) || errors.Is(err, zabor.ErrOtherRequest) {
 			code = toldAlready
 		}
-		w.park(ctx, q, m, key, row, code, why)
+		w.park(ctx, q, m, key, row, err, code, why)
 	case keepBytes:
 		w.keepBytes(ctx, q, m, why)
 	case later:
@@ -216,17 +197,15 @@ func (w *Worker) run(ctx context.Context, q Queue, m *Message, s *step.Step) (za
 	if m.Err != nil {
 		return zabor.Key{}, zabor.Row{}, m.Err
 	}
-	if w.NewKeys[s.Name()] {
-		if err := w.oldFailure(ctx, s, m); err != nil {
-			return zabor.Key{}, zabor.Row{}, err
-		}
-	}
 	effect, err := s.Effect(ctx, m.Message)
 	if err == nil {
 		if effect.MissingRow == zabor.Doubt {
 			effect.MissingRow = q.MissingRow
 		}
-		effect.ReservedUntil = m.ReservedUntil
+		effect.ReservedUntil, effect.Messages = m.ReservedUntil, [2]string{m.ID, m.RetryOf}
+		if err := w.oldKeys(ctx, s, m, &effect); err != nil {
+			return effect.Key, zabor.Row{}, err
+		}
 		row, err := w.Fence.Do(ctx, effect, w.Call)
 		return effect.Key, row, err
 	}
@@ -242,23 +221,26 @@ func (w *Worker) run(ctx context.Context, q Queue, m *Message, s *step.Step) (za
 	return effect.Key, row, known
 }
 
-// oldFailure refuses a message that was parked under a key which its step does
-// not make any more.
-func (w *Worker) oldFailure(ctx context.Context, s *step.Step, m *Message) error {
-	now, err := s.Key(m.Message)
-	if err != nil {
-		return err
+// oldKeys holds a message that may have been called for under a key of an earlier
+// schema, unless there is a row.
+func (w *Worker) oldKeys(ctx context.Context, s *step.Step, m *Message, e *zabor.Effect) error {
+	if m.DeliveredBefore && w.KeysChanged != nil && w.KeysChanged(s.Name()) {
+		e.MissingRow = zabor.Held
 	}
-	before, err := w.ParkedFor(ctx, m.ID)
-	if err != nil {
-		return err
+	if w.Holds == nil {
+		return nil
 	}
-	for _, k := range before {
-		if k != now {
-			return fmt.Errorf("%w: message %s was parked for %s, and the step's keys have changed since: it would be charged as %s; nothing was called; decide the old row first", step.ErrRefused, m.ID, k, now)
-		}
+	why := w.Holds(s.Name(), m.ID, m.RetryOf)
+	if why == "" || w.Fence.Refuse != nil && w.Fence.Refuse(e.Key) != nil {
+		return nil //nolint:nilerr // a refusal is Do's to tell
 	}
-	return nil
+	_, _, err := w.Fence.Import(ctx, *e, why)
+	return err
+}
+
+// mayHaveActed reports whether a call for row may have acted. A zero row had none.
+func mayHaveActed(row zabor.Row) bool {
+	return row.State != "" && (row.State != zabor.Released || row.MayHaveActed())
 }
 
 type verdict int
@@ -305,7 +287,7 @@ func (w *Worker) judge(m *Message, row zabor.Row, err error) (verdict, string) {
 // delay is how long a message waits whose run ended with err: to the end of the
 // lease of whoever holds its row, at most the next backoff.
 func (w *Worker) delay(row zabor.Row, err error) time.Duration {
-	next := w.Backoff[min(max(row.Tries, 1), len(w.Backoff))-1]
+	next := w.Backoff[min(max(captures(row), 1), len(w.Backoff))-1]
 	if e, ok := errors.AsType[*zabor.Error](err); ok && e.Wait > 0 {
 		return max(e.Wait, next)
 	}
@@ -317,9 +299,12 @@ func (w *Worker) delay(row zabor.Row, err error) time.Duration {
 	return next
 }
 
+// captures is about how often row was captured: each capture and its end are two writes.
+func captures(row zabor.Row) int { return int(row.Claim.Epoch+1) / 2 }
+
 // park writes m into the failure transport, tells a person and notes it in m's
-// row. Code is that of the alert.
-func (w *Worker) park(ctx context.Context, q Queue, m *Message, key zabor.Key, row zabor.Row, code, why string) {
+// row, unless cause is another request than the row is for. Code is that of the alert.
+func (w *Worker) park(ctx context.Context, q Queue, m *Message, key zabor.Key, row zabor.Row, cause error, code, why string) {
 	err := w.answer(ctx, q, m, "park", func(ctx context.Context) error { return q.Park(ctx, m, why) })
 	if err != nil {
 		return
@@ -328,8 +313,8 @@ func (w *Worker) park(ctx context.Context, q Queue, m *Message, key zabor.Key, r
 	if code != toldAlready {
 		w.alertParked(q, m, key, row, code, why)
 	}
-	if key.Order == "" {
-		return
+	if key.Order == "" || errors.Is(cause, zabor.ErrOtherRequest) {
+		return // the row is not about this message
 	}
 	w.note(ctx, key, func(ctx context.Context) error { return w.Fence.Parked(ctx, key, m.ID) })
 }

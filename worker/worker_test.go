@@ -73,7 +73,7 @@ func newShop(t testing.TB) *shop {
 		s.exec(statement)
 	}
 	s.Worker = &worker.Worker{
-		Fence: &zabor.Fence{Store: s.store, Secret: []byte(strings.Repeat("s", zabor.MinSecret)), At: s.passed},
+		Fence: &zabor.Fence{Store: s.store, Secret: []byte(strings.Repeat("s", zabor.MinSecret)), Observer: zabor.Observer{At: s.passed}},
 		Lanes: 1,
 		Steps: []*step.Step{s.step(step.Spec{Name: "charge", Classes: []string{"Charge"}, Amount: "cents"})},
 		Call: func(ctx context.Context, row zabor.Row) zabor.Outcome {
@@ -136,13 +136,13 @@ type watched struct {
 	renewed  atomic.Int64
 }
 
-func (q *watched) Receive(ctx context.Context) (*worker.Message, error) {
+func (q *watched) Receive(ctx context.Context, n int) ([]*worker.Message, error) {
 	q.receives.Add(1)
-	m, err := q.Source.Receive(ctx)
-	if m != nil && q.received != nil {
+	ms, err := q.Source.Receive(ctx, n)
+	if len(ms) > 0 && q.received != nil {
 		q.received()
 	}
-	return m, err
+	return ms, err
 }
 
 func (q *watched) Ack(ctx context.Context, m *worker.Message) error {
@@ -182,7 +182,7 @@ func (s *shop) note(event string) {
 	s.events = append(s.events, event)
 }
 
-func (s *shop) passed(m zabor.Moment, _ zabor.Key) { s.note(string(m)) }
+func (s *shop) passed(m zabor.Checkpoint, _ zabor.Key) { s.note(string(m)) }
 
 // noted is what has happened so far.
 func (s *shop) noted() []string {
@@ -541,7 +541,7 @@ func TestLostMessage(t *testing.T) {
 	s.eventually("the call has begun", func() bool { return s.calls.Load() == 1 })
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	again, err := s.queue.Source.Receive(ctx) // as another worker
+	again, err := worker.Next(ctx, s.queue.Source) // as another worker
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -581,7 +581,7 @@ func TestReserveIsRenewed(t *testing.T) {
 		s.eventually("it is renewed for three times its reserve", func() bool { return s.queue.renewed.Load() >= 9 })
 		cancel()
 	}()
-	if m, err := s.queue.Source.Receive(ctx); !errors.Is(err, context.Canceled) {
+	if m, err := worker.Next(ctx, s.queue.Source); !errors.Is(err, context.Canceled) {
 		t.Errorf("another worker got %+v, %v", m, err)
 	}
 	close(end)
@@ -617,7 +617,7 @@ func TestStopBeforeTheCapturePutsBack(t *testing.T) {
 	s := newShop(t)
 	s.charge("1")
 	ctx, cancel := context.WithCancel(t.Context())
-	s.Fence.At = func(m zabor.Moment, k zabor.Key) { cancel(); s.passed(m, k) }
+	s.Fence.At = func(m zabor.Checkpoint, k zabor.Key) { cancel(); s.passed(m, k) }
 	s.Run(ctx)
 	s.wantEvents("capturing", "put back")
 	if d := s.depth(); d != (worker.Depth{Ready: 1}) || s.row("1").State != "" {
@@ -784,7 +784,7 @@ func TestDeliveredBeforeWithoutARow(t *testing.T) {
 			s.Backoff = []time.Duration{time.Hour}
 			s.Queues[0].MissingRow = missing
 			s.charge("1")
-			if _, err := s.queue.Source.Receive(t.Context()); err != nil { // by a worker that died
+			if _, err := worker.Next(t.Context(), s.queue.Source); err != nil { // by a worker that died
 				t.Fatal(err)
 			}
 			stop := s.run()

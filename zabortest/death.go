@@ -44,6 +44,13 @@ func (m *mortal) die(n int, after bool) {
 	m.armed, m.left, m.after = true, n, after
 }
 
+// revive lets connections be made again: only the network was away.
+func (m *mortal) revive() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.dead, m.armed = false, false
+}
+
 func (m *mortal) isDead() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -135,7 +142,7 @@ func testDeath(t *testing.T, open func(t *testing.T) SourceUnderTest) {
 					m := &mortal{}
 					q := s.Mortal(t, m.dial)
 					s.Push(t, "1")
-					message, err := q.Receive(t.Context())
+					message, err := worker.Next(t.Context(), q)
 					s.ok(name+": Receive", err)
 					ctx, cancel := context.WithTimeout(t.Context(), patience)
 					t.Cleanup(cancel)

@@ -46,7 +46,7 @@ func ManyDue(t *testing.T, server *redis.Client, sources []worker.Source, delay,
 	defer cancel()
 	seen := map[string]int{}
 	take := func(s worker.Source) (order string, err error) {
-		m, err := s.Receive(ctx)
+		m, err := worker.Next(ctx, s)
 		if err != nil {
 			return "", err
 		}

@@ -76,6 +76,7 @@ func Source(t *testing.T, open func(t *testing.T) SourceUnderTest) {
 		{"never empty while a message moves", testMoves},
 		{"later", testLater},
 		{"put back", testPutBack},
+		{"the sign of a call", testSign},
 		{"reserve ends", testReserveEnds},
 		{"lost messages are left alone", testLost},
 		{"renew", testRenew},
@@ -86,6 +87,9 @@ func Source(t *testing.T, open func(t *testing.T) SourceUnderTest) {
 		{"unreadable", testUnreadable},
 		{"cancel", testCancel},
 		{"connections killed", testDisconnect},
+		{"several at once", testSeveral},
+		{"answers at the same time", testAnswers},
+		{"a lost reply", testLostReply},
 		{"look", testLook},
 		{"look at many", testLookAtMany},
 		{"death at each command", nil},
@@ -111,7 +115,7 @@ func (s sourceTest) next() *worker.Message {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
 	defer cancel()
-	m, err := s.Source.Receive(ctx)
+	m, err := worker.Next(ctx, s.Source)
 	if err != nil {
 		s.t.Fatalf("Receive: %v", err)
 	}
@@ -123,7 +127,7 @@ func (s sourceTest) none(while time.Duration) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), while)
 	defer cancel()
-	if m, err := s.Source.Receive(ctx); !errors.Is(err, context.DeadlineExceeded) {
+	if m, err := worker.Next(ctx, s.Source); !errors.Is(err, context.DeadlineExceeded) {
 		s.t.Fatalf("Receive = %v, %v; want nothing until the deadline", m, err)
 	}
 }
@@ -176,7 +180,7 @@ func testEachOnce(t *testing.T, s sourceTest) {
 	for range 8 {
 		wg.Go(func() {
 			for {
-				m, err := s.Source.Receive(ctx)
+				m, err := worker.Next(ctx, s.Source)
 				if err != nil {
 					if ctx.Err() == nil {
 						t.Errorf("Receive: %v", err)
@@ -236,7 +240,7 @@ func testMoves(t *testing.T, s sourceTest) {
 	moved := make(chan error)
 	go func() {
 		for end := time.Now().Add(while); time.Now().Before(end); {
-			m, err := s.Source.Receive(ctx)
+			m, err := worker.Next(ctx, s.Source)
 			if err == nil {
 				err = s.Source.Later(ctx, m, time.Millisecond)
 			}
@@ -299,6 +303,55 @@ func testPutBack(t *testing.T, s sourceTest) {
 		t.Errorf("Raw %q, DeliveredBefore %v; want %q and false", again.Raw, again.DeliveredBefore, m.Raw)
 	}
 	s.order(s.next(), "2")
+}
+
+// What comes back after a call that may have acted was delivered before, however
+// it came back. The sign does not grow, and a message without one gets none.
+func testSign(t *testing.T, s sourceTest) {
+	ways := map[string]func(m *worker.Message) error{
+		"later":    func(m *worker.Message) error { return s.Source.Later(t.Context(), m, 0) },
+		"put back": func(m *worker.Message) error { return s.Source.PutBack(t.Context(), m) },
+	}
+	for first, begin := range ways {
+		for then, again := range ways {
+			name := first + ", " + then
+			s.Push(t, name)
+			m := s.next()
+			s.order(m, name)
+			m.MayHaveActed = true
+			s.ok(name, begin(m))
+			lying := 0
+			for seen, err := range s.Source.Look(t.Context()) {
+				s.ok(name+": Look", err)
+				if lying++; !seen.DeliveredBefore {
+					t.Errorf("%s: DeliveredBefore=false where it lies, in %s", name, seen.Place)
+				}
+			}
+			if lying != 1 {
+				t.Errorf("%s: %d messages lie there, want 1", name, lying)
+			}
+			second := s.next()
+			s.order(second, name)
+			if !second.DeliveredBefore || second.Rewritten || second.ID != m.ID {
+				t.Errorf("%s: DeliveredBefore=%v, Rewritten=%v, ID %s; want true, false, %s", name, second.DeliveredBefore, second.Rewritten, second.ID, m.ID)
+			}
+			bytes := string(second.Raw)
+			for i, acted := range []bool{true, false, true} { // the last call may surely have done nothing
+				second.MayHaveActed = acted
+				s.ok(name, again(second))
+				if second = s.next(); !second.DeliveredBefore || string(second.Raw) != bytes {
+					t.Errorf("%s, %d times more: DeliveredBefore=%v, Raw\n%q, was\n%q", name, i+1, second.DeliveredBefore, second.Raw, bytes)
+				}
+			}
+			raw, before := string(m.Raw), len(s.Forwarded(t))
+			second.Then = s.Other // where it begins anew
+			s.ok("Ack", s.Source.Ack(t.Context(), second))
+			if got := s.Forwarded(t); len(got) != before+1 || got[before] != raw {
+				t.Errorf("%s: went on as\n%q, want\n%q", name, got[before:], raw)
+			}
+		}
+	}
+	s.depth(worker.Depth{})
 }
 
 func testReserveEnds(t *testing.T, s sourceTest) {
@@ -461,7 +514,7 @@ func testUnreadable(t *testing.T, s sourceTest) {
 func testCancel(t *testing.T, s sourceTest) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if m, err := s.Source.Receive(ctx); !errors.Is(err, context.Canceled) {
+	if m, err := worker.Next(ctx, s.Source); !errors.Is(err, context.Canceled) {
 		t.Fatalf("Receive = %v, %v with a context that has ended", m, err)
 	}
 	start := time.Now()
@@ -476,7 +529,7 @@ func testCancel(t *testing.T, s sourceTest) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			m, err := s.Source.Receive(ctx)
+			m, err := worker.Next(ctx, s.Source)
 			if err == nil {
 				received++
 				err = s.Source.Ack(t.Context(), m)
@@ -511,7 +564,7 @@ func testDisconnect(t *testing.T, s sourceTest) {
 	for range 4 {
 		wg.Go(func() {
 			for ctx.Err() == nil {
-				m, err := s.Source.Receive(ctx)
+				m, err := worker.Next(ctx, s.Source)
 				if err != nil {
 					continue // killed
 				}
@@ -545,6 +598,199 @@ func testDisconnect(t *testing.T, s sourceTest) {
 	} else if len(done) < rounds*each {
 		t.Errorf("%d of %d messages arrived, the queue holds %+v", len(done), rounds*each, depth)
 	}
+}
+
+// receive takes messages until it has n, at most that many at once.
+func (s sourceTest) receive(n int) (ms []*worker.Message) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	defer cancel()
+	for len(ms) < n {
+		next, err := s.Source.Receive(ctx, n-len(ms))
+		s.ok("Receive", err)
+		if ms = append(ms, next...); len(ms) > n {
+			s.t.Fatalf("%d messages, want at most %d", len(ms), n)
+		}
+		if len(next) == 0 {
+			s.ok("Wait", s.Source.Wait(ctx))
+		}
+	}
+	return ms
+}
+
+// Several messages come in their order, no more than are wanted, and those that are
+// there are not waited for.
+func testSeveral(t *testing.T, s sourceTest) {
+	if ms, err := s.Source.Receive(t.Context(), 5); len(ms) != 0 || err != nil {
+		t.Errorf("Receive of an empty queue = %v, %v", ms, err)
+	}
+	for i := range 7 {
+		s.Push(t, fmt.Sprint(i))
+		if i == 4 {
+			s.PushRaw(t, s.Unreadable)
+		}
+	}
+	first := s.receive(3)
+	rest, err := s.Source.Receive(t.Context(), 50)
+	s.ok("Receive", err)
+	if len(rest) != 5 {
+		t.Fatalf("%d messages, want the 5 that are left", len(rest))
+	}
+	var orders []string
+	for _, m := range append(first, rest...) {
+		order := "unreadable"
+		if m.Err == nil {
+			order = fmt.Sprint(m.Data["orderId"])
+		}
+		orders = append(orders, order)
+		if left := time.Until(m.ReservedUntil); left > s.Reserve || m.DeliveredBefore {
+			t.Errorf("order %s: reserved for %v, DeliveredBefore=%v; want at most %v, and false", order, left, m.DeliveredBefore, s.Reserve)
+		}
+	}
+	if want := []string{"0", "1", "2", "3", "4", "unreadable", "5", "6"}; !slices.Equal(orders, want) {
+		t.Errorf("orders %v, want %v", orders, want)
+	}
+	for _, m := range slices.Backward(rest[:2]) {
+		s.ok("PutBack", s.Source.PutBack(t.Context(), m))
+	}
+	again := s.receive(2)
+	s.order(again[0], "3")
+	s.order(again[1], "4")
+}
+
+// Of many answers at the same time each is that of its own message: one whose
+// message is lost, or that is refused, is an error to its caller alone.
+func testAnswers(t *testing.T, s sourceTest) {
+	const n = 60
+	for i := range n {
+		s.Push(t, fmt.Sprint(i))
+	}
+	ms := s.receive(n)
+	ctx := t.Context()
+	type answer struct {
+		name string
+		lost bool
+		do   func(m *worker.Message) error
+	}
+	answers := []answer{
+		{"ack", false, func(m *worker.Message) error { return s.Source.Ack(ctx, m) }},
+		{"ack of one that is gone", true, func(m *worker.Message) error { return s.Source.Ack(ctx, m) }},
+		{"later", false, func(m *worker.Message) error { return s.Source.Later(ctx, m, time.Hour) }},
+		{"renew", false, func(m *worker.Message) error { return s.Source.Renew(ctx, m) }},
+		{"renew of one that is gone", true, func(m *worker.Message) error { return s.Source.Renew(ctx, m) }},
+		{"ack, cancelled", false, func(m *worker.Message) error {
+			ctx, cancel := context.WithCancel(ctx)
+			cancel()
+			if err := s.Source.Ack(ctx, m); !errors.Is(err, context.Canceled) {
+				return fmt.Errorf("with a context that has ended: %w", err)
+			}
+			return nil
+		}},
+	}
+	for i, m := range ms {
+		if answers[i%len(answers)].lost {
+			s.ok("Ack", s.Source.Ack(ctx, m))
+		}
+	}
+	begin := make(chan struct{})
+	var wg sync.WaitGroup
+	for i, m := range ms {
+		wg.Go(func() {
+			<-begin
+			a := answers[i%len(answers)]
+			if err := a.do(m); errors.Is(err, worker.ErrLost) != a.lost || err != nil && !a.lost {
+				t.Errorf("%s: %v", a.name, err)
+			}
+		})
+	}
+	close(begin)
+	wg.Wait()
+	// The answers whose context had ended were not sent.
+	s.depth(worker.Depth{Delayed: n / int64(len(answers)), Reserved: 2 * n / int64(len(answers))})
+}
+
+// A reply that is lost is no delivery: the same source gets the messages again, as
+// first deliveries and no more at once than it wants now. If its process has died,
+// they come to another as delivered before.
+func testLostReply(t *testing.T, s sourceTest) {
+	if s.Mortal == nil {
+		t.Skip("this queue's connections cannot be cut here")
+	}
+	for _, then := range []int{8, 5, 2} {
+		lossy := &mortal{}
+		q := s.Mortal(t, lossy.dial)
+		if ms, err := q.Receive(t.Context(), 1); len(ms) != 0 || err != nil { // so that all that it prepares is prepared
+			t.Fatalf("Receive of an empty queue = %v, %v", ms, err)
+		}
+		const n = 5
+		for i := range n {
+			s.Push(t, fmt.Sprint(i))
+		}
+		var ms []*worker.Message
+		for cut := 0; len(ms) == 0; cut++ { // at each command, until all are answered
+			lossy.die(cut, true)
+			var err error
+			if ms, err = q.Receive(t.Context(), n); (err != nil) != lossy.isDead() || cut > 20 {
+				t.Fatalf("command %d: %d messages, %v; cut: %v", cut, len(ms), err, lossy.isDead())
+			}
+			lossy.revive()
+			if err != nil {
+				var again []*worker.Message
+				again, err = q.Receive(t.Context(), then)
+				s.ok("Receive after a lost reply", err)
+				if len(again) > then {
+					t.Fatalf("command %d: %d messages, want at most %d", cut, len(again), then)
+				}
+				for len(again) < n {
+					more, err := q.Receive(t.Context(), n-len(again))
+					s.ok("Receive of the others", err)
+					if again = append(again, more...); len(more) == 0 {
+						s.ok("Wait", q.Wait(t.Context()))
+					}
+				}
+				for i, m := range again {
+					s.order(m, fmt.Sprint(i))
+					if m.DeliveredBefore {
+						t.Errorf("command %d, then %d: order %d is delivered before, and no worker has had it", cut, then, i)
+					}
+					if left := time.Until(m.ReservedUntil); left > s.Reserve || left < s.Reserve/4 {
+						t.Errorf("command %d: order %d is reserved for %v", cut, i, left)
+					}
+				}
+				for _, m := range slices.Backward(again) {
+					s.ok("PutBack", q.PutBack(t.Context(), m))
+				}
+			}
+		}
+		for _, m := range ms {
+			s.ok("Ack", q.Ack(t.Context(), m))
+		}
+		s.depth(worker.Depth{})
+	}
+
+	lossy := &mortal{}
+	q := s.Mortal(t, lossy.dial)
+	if ms, err := q.Receive(t.Context(), 1); len(ms) != 0 || err != nil {
+		t.Fatalf("Receive of an empty queue = %v, %v", ms, err)
+	}
+	s.Push(t, "1")
+	for cut := 0; !lossy.isDead(); cut++ {
+		lossy.die(cut, true)
+		if ms, err := q.Receive(t.Context(), 1); err == nil {
+			for _, m := range ms {
+				s.ok("PutBack", q.PutBack(t.Context(), m))
+			}
+			t.Fatalf("command %d was not cut", cut)
+		}
+	}
+	d, err := s.Source.Depth(t.Context())
+	s.ok("Depth", err)
+	m := s.next()
+	s.order(m, "1")
+	if m.DeliveredBefore != (d.Reserved == 1) {
+		t.Errorf("DeliveredBefore=%v, and the queue held %+v when the process had died", m.DeliveredBefore, d)
+	}
+	s.ok("Ack", s.Source.Ack(t.Context(), m))
 }
 
 // Looking takes nothing and changes nothing.

@@ -77,6 +77,13 @@ func newRow(order string) zabor.Row {
 	return row
 }
 
+// seen is row after a look that has watched it for add more.
+func seen(row zabor.Row, add, dueIn time.Duration) zabor.Seen {
+	row.Open.Watched += add
+	row.Open.Silent += add
+	return zabor.Seen{Row: row, DueIn: dueIn}
+}
+
 func newID() (id [16]byte) {
 	rand.Read(id[:])
 	return id
@@ -1021,7 +1028,7 @@ func storeWatch(t *testing.T, s zabor.Store) {
 		t.Errorf("a lease moved the row:\n got %+v\nwant %+v", after, before)
 	}
 	// Due again at once, it is its watcher's for a while.
-	watched(t, s, one, zabor.Seen{Row: got[0], Add: time.Second})
+	watched(t, s, one, seen(got[0], time.Second, 0))
 	if rows := watch(t, s, zabor.Watch{By: two}); len(rows) != 0 {
 		t.Error("another resolver is given a row that is watched")
 	}
@@ -1193,12 +1200,12 @@ func storeWatched(t *testing.T, s zabor.Store) {
 		return got
 	}
 	leased := watch(t, s, zabor.Watch{By: one})[0]
-	watched(t, s, one, zabor.Seen{Row: leased, Add: 90 * time.Second})
+	watched(t, s, one, seen(leased, 90*time.Second, 0))
 	want("added", 90*time.Second, 90*time.Second)
-	watched(t, s, two, zabor.Seen{Row: leased, Add: time.Hour})
+	watched(t, s, two, seen(leased, time.Hour, 0))
 	got := want("by another", 90*time.Second, 90*time.Second)
 	leased = watch(t, s, zabor.Watch{By: one})[0]
-	watched(t, s, one, zabor.Seen{Row: leased, Add: 30 * time.Second})
+	watched(t, s, one, seen(leased, 30*time.Second, 0))
 	got = want("added again", 2*time.Minute, 2*time.Minute)
 
 	// A write in the same state by the same send keeps both.
@@ -1218,15 +1225,15 @@ func storeWatched(t *testing.T, s zabor.Store) {
 		t.Errorf("after a send the watcher is %x, want none", got.Open.Watcher)
 	}
 	// What was seen before the send is not added.
-	watched(t, s, one, zabor.Seen{Row: leased, Add: time.Hour})
+	watched(t, s, one, seen(leased, time.Hour, 0))
 	want("seen before the send", 2*time.Minute, 0)
 	got = watch(t, s, zabor.Watch{By: one})[0]
-	watched(t, s, one, zabor.Seen{Row: got, Add: time.Minute})
+	watched(t, s, one, seen(got, time.Minute, 0))
 	got = want("after the send", 3*time.Minute, time.Minute)
 	// Another state: the doubt begins anew, and absence counts on from the same send.
 	pending := follow(got, zabor.Pending)
 	swap(t, s, got, pending)
 	got = want("another state", 0, time.Minute)
-	watched(t, s, one, zabor.Seen{Row: sent, Add: time.Hour})
+	watched(t, s, one, seen(sent, time.Hour, 0))
 	want("seen in another state", 0, time.Minute)
 }

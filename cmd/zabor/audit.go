@@ -67,6 +67,12 @@ func (c *auditCommand) Run(p *program) error {
 	for _, name := range total.Empty {
 		fmt.Fprintf(a.stderr, "%s has no success: nothing was compared with it\n", name)
 	}
+	for _, s := range total.Skipped {
+		fmt.Fprintf(a.stderr, "%s: %d skipped: %s\n", s.File, s.N, printable(s.Why))
+	}
+	if a.store == nil && total.Nameless > 0 {
+		fmt.Fprintf(a.stderr, "%d of %d successes name no order: without a fence they are compared with nothing. --columns order=COLUMN says where the order is\n", total.Nameless, total.Successes)
+	}
 	if err := a.print(ledger, total); err != nil {
 		return errors.Join(err, ledger.Close())
 	}
@@ -74,9 +80,31 @@ func (c *auditCommand) Run(p *program) error {
 		return err
 	}
 	if !total.Good() {
-		return bad(fmt.Errorf("%d differences", total.Bad), "docs/audit.md says what each kind means and what to do about it")
+		return bad(errors.New(differences(total)), "docs/audit.md says what each kind means and what to do about it")
+	}
+	if why := total.Uncompared(); why != "" {
+		return bad(fmt.Errorf("nothing was compared: %s", why), "is it the right file? --columns says what its columns mean: order=COLUMN,status=COLUMN:paid|captured")
+	}
+	if why := total.Uncompared(); why != "" {
+		return bad(fmt.Errorf("nothing was compared: %s", why), "is it the right file? --columns says what its columns mean: order=COLUMN,status=COLUMN:paid|captured")
 	}
 	return nil
+}
+
+// differences is how many there are, as far as they are bad and else.
+func differences(total audit.Total) string {
+	all := int64(0)
+	for _, n := range total.Differences {
+		all += n
+	}
+	text := fmt.Sprintf("%d differences", total.Bad)
+	if total.Bad == 1 {
+		text = "1 difference"
+	}
+	if more := all - total.Bad; more > 0 {
+		text += fmt.Sprintf(", and %d for information", more)
+	}
+	return text
 }
 
 // auditor is one audit and where it reads.
@@ -145,6 +173,9 @@ func since(text string, now time.Time) (time.Time, error) {
 func (a *auditor) openConfigured() error {
 	file, store, err := a.openFence()
 	if err != nil {
+		if f, ok := errors.AsType[*failure](err); ok && len(a.exports) > 0 {
+			return &failure{f.code, f.err, f.hint + "; --env-file FILE gives the file's variables, and in a folder without a zabor.yaml an export is looked at alone"}
+		}
 		return err
 	}
 	if a.c.Replica != "" {
@@ -153,7 +184,8 @@ func (a *auditor) openConfigured() error {
 			return err
 		}
 	}
-	for _, e := range a.exports {
+	for i, e := range a.exports {
+		a.exports[i].Units = unitsOf(file, e.Provider)
 		if _, known := file.Providers[e.Provider]; e.Provider != "" && !known {
 			store.Close()
 			return usage(fmt.Errorf("--provider-export %s=%s: %s has no provider of that name", e.Provider, e.Path, file.Path), "the name before = is the one under providers:")
@@ -295,8 +327,18 @@ func (a *auditor) fill(ctx context.Context, ledger *audit.Ledger) (audit.Total, 
 		if err != nil {
 			return audit.Total{}, err
 		}
+		skipped := map[string]int64{}
+		e.Skipped = func(why string) {
+			if len(skipped) >= mostReasons && skipped[why] == 0 {
+				why = "for other reasons"
+			}
+			skipped[why]++
+		}
 		if err := ledger.AddSuccesses(ctx, path, a.recent(e.Successes()), seen(e.Path)); err != nil {
 			return audit.Total{}, usage(err, "nothing was compared: mend the line, or say with --columns what the columns mean")
+		}
+		if err := ledger.AddSkipped(ctx, e.Path, skipped); err != nil {
+			return audit.Total{}, err
 		}
 	}
 	if a.app != nil {
@@ -312,6 +354,9 @@ func (a *auditor) fill(ctx context.Context, ledger *audit.Ledger) (audit.Total, 
 	say("\r%60s\r", "")
 	return total, err
 }
+
+// mostReasons is how many reasons to skip entries are told of a file.
+const mostReasons = 30
 
 // fillFirst reads what is read before the rows. A charge that a list has, or a
 // message that was taken, has its row before; the other way round a shop at work
@@ -332,6 +377,9 @@ func (a *auditor) fillFirst(ctx context.Context, ledger *audit.Ledger, seen func
 		return nil
 	}
 	if err := ledger.AddMessages(ctx, a.messages(ctx), seen("messages")); err != nil {
+		if _, known := errors.AsType[*failure](err); known {
+			return err // of the configuration
+		}
 		return unreachable(err, "--no-queues leaves the queues out")
 	}
 	return nil
@@ -567,6 +615,10 @@ func (a *auditor) print(ledger *audit.Ledger, total audit.Total) error {
 		fmt.Fprintf(a.stdout, "in doubt or held: %s\n", moneyList(total.AtRisk))
 	}
 	if len(total.Differences) == 0 {
+		if why := total.Uncompared(); why != "" {
+			fmt.Fprintf(a.stdout, "nothing was compared: %s\n", why)
+			return nil
+		}
 		fmt.Fprintln(a.stdout, "no differences")
 		return nil
 	}
@@ -621,7 +673,7 @@ func (a *auditor) printCSV(ledger *audit.Ledger) error {
 		if err != nil {
 			return err
 		}
-		w.Write([]string{string(d.Severity), string(d.Kind), d.Key.Scope, d.Key.Order, d.Key.Step, string(d.State), d.Reference, d.Other,
+		w.Write([]string{string(d.Severity), string(d.Kind), zabor.EncodeText(d.Key.Scope), zabor.EncodeText(d.Key.Order), zabor.EncodeText(d.Key.Step), string(d.State), d.Reference, d.Other,
 			minorText(d.Amount), d.Amount.Currency, minorText(d.OtherAmount), d.OtherAmount.Currency, timeText(d.Since), d.Place})
 	}
 	w.Flush()
@@ -648,6 +700,9 @@ type auditJSON struct {
 	Kinds             map[audit.Kind]int64 `json:"kinds"`
 	AtRisk            []moneyJSON          `json:"at_risk"`
 	Double            []moneyJSON          `json:"double"`
+	Skipped           []audit.Skipped      `json:"skipped"`
+	Nameless          int64                `json:"nameless"`
+	Uncompared        string               `json:"uncompared"` // empty: all was compared
 }
 
 type moneyJSON struct {
@@ -656,24 +711,23 @@ type moneyJSON struct {
 }
 
 type differenceJSON struct {
-	Kind        audit.Kind     `json:"kind"`
-	Severity    audit.Severity `json:"severity"`
-	Scope       string         `json:"scope"`
-	Order       string         `json:"order"`
-	Step        string         `json:"step"`
-	State       string         `json:"state"` // empty: there is no row
-	Reference   string         `json:"reference"`
-	Other       string         `json:"other"`
-	Amount      *moneyJSON     `json:"amount"` // null: not known
-	OtherAmount *moneyJSON     `json:"other_amount"`
-	Since       *string        `json:"since"`
-	Place       string         `json:"place"`
+	Kind     audit.Kind     `json:"kind"`
+	Severity audit.Severity `json:"severity"`
+	keyJSON
+	State       string     `json:"state"` // empty: there is no row
+	Reference   string     `json:"reference"`
+	Other       string     `json:"other"`
+	Amount      *moneyJSON `json:"amount"` // null: not known
+	OtherAmount *moneyJSON `json:"other_amount"`
+	Since       *string    `json:"since"`
+	Place       string     `json:"place"`
 }
 
 // printJSON writes the differences one by one: there may be many.
 func (a *auditor) printJSON(ledger *audit.Ledger, t audit.Total) error {
 	head, err := json.Marshal(auditJSON{
 		t.ProviderSuccesses, t.UniqueRows, t.DoubleCharged, t.Lost, t.Rows, t.Successes, t.Payments, t.Messages, t.Differences, moneysJSON(t.AtRisk), moneysJSON(t.Double),
+		append([]audit.Skipped{}, t.Skipped...), t.Nameless, t.Uncompared(),
 	})
 	if err != nil {
 		return err
@@ -684,7 +738,7 @@ func (a *auditor) printJSON(ledger *audit.Ledger, t audit.Total) error {
 		if err != nil {
 			return err
 		}
-		text, err := json.Marshal(differenceJSON{d.Kind, d.Severity, d.Key.Scope, d.Key.Order, d.Key.Step, string(d.State), d.Reference, d.Other,
+		text, err := json.Marshal(differenceJSON{d.Kind, d.Severity, newKeyJSON(d.Key), string(d.State), d.Reference, d.Other,
 			moneyOrNull(d.Amount), moneyOrNull(d.OtherAmount), timeOrNull(d.Since), d.Place})
 		if err != nil {
 			return err

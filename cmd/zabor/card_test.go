@@ -47,7 +47,7 @@ func TestACardIsNotKept(t *testing.T) {
 	w.exit(0)
 	s.chargedOnce(control)
 	s.chargedOnce(target)
-	if row := s.row(target); row.Basis != zabor.ByLookup || row.Replays != 0 || !row.ReplayUntil.IsZero() || row.Request != nil {
+	if row := s.row(target); row.Cause != zabor.ByLookup || row.Open.Replays != 0 || !row.Open.ReplayUntil.IsZero() || row.Open.Request != nil {
 		t.Errorf("row %+v, want it settled by a look-up, without a replay", row)
 	}
 	if posts := s.provider.Stats().Posts; posts != 2 {

@@ -17,7 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"zabor"
 	"zabor/internal/servers"
 	"zabor/sandbox"
 )
@@ -198,7 +197,7 @@ func TestClients(t *testing.T) {
 			is(run(c.name+"-later", 1999), c.on202, 202)
 
 			// When the stored answers are erased, a yes stays a yes and a no a no.
-			if _, _, err := s.store.EndAnswers(t.Context(), "", 0, zabor.Key{}, 1000); err != nil {
+			if _, _, err := s.store.EraseAnswers(t.Context(), "", 0, time.Time{}, 1000); err != nil {
 				t.Fatal(err)
 			}
 			if late := run(order, 1999); late[0] != first[0] {

@@ -145,12 +145,12 @@ func served(t *testing.T) map[string][]string {
 		t.Fatal(err)
 	}
 	m := metrics.New("v", "h")
-	fence := zabor.Fence{Store: m.Store(store), Secret: make([]byte, zabor.MinSecret), Called: m.Called}
+	fence := zabor.Fence{Store: m.Store(store), Secret: make([]byte, zabor.MinSecret), Observer: zabor.Observer{Called: m.Called}}
 	for range 2 { // a call and a repeat
 		if _, err := fence.Do(t.Context(), zabor.Effect{
-			Key: zabor.Key{Order: "1", Step: "charge"}, Provider: "stripe", Message: "m", Fingerprint: "f",
-			Freeze:  func(zabor.ProviderKeys, string) ([]byte, error) { return []byte("{}"), nil },
-			Timeout: 10 * time.Second, Attempts: 3, HoldAfter: time.Hour, PendingFor: time.Hour, MissingRow: zabor.Captured,
+			Key: zabor.Key{Order: "1", Step: "charge"}, Provider: "stripe", Fingerprint: zabor.Fingerprint{Message: "m", Request: "f"},
+			Render:  func(zabor.ProviderKeys, string) ([]byte, error) { return []byte("{}"), nil },
+			Timeout: 10 * time.Second, MaxAttempts: 3, HoldAfter: time.Hour, PendingFor: time.Hour, MissingRow: zabor.Captured,
 		}, func(context.Context, zabor.Row) zabor.Outcome {
 			return zabor.Outcome{Verdict: zabor.Done, Reference: "pay_1"}
 		}); err != nil {
@@ -158,7 +158,7 @@ func served(t *testing.T) map[string][]string {
 		}
 	}
 	away := errors.New("away")
-	_, _ = m.Lookup(func(context.Context, zabor.Row) (zabor.Finding, error) { return zabor.Finding{}, away })(t.Context(), zabor.Row{Provider: "stripe"})
+	_, _ = m.Lookup(func(context.Context, zabor.Row) (zabor.Finding, error) { return zabor.Finding{}, away })(t.Context(), zabor.Row{Endpoint: zabor.Endpoint{Provider: "stripe"}})
 	m.Alert(zabor.Alert{Code: "held", Severity: zabor.Warning})
 	m.Taken("payments")
 	m.Watch(metrics.State{

@@ -109,7 +109,7 @@ func (c *core) resolvers() []*zabor.Resolver {
 	all := []*zabor.Resolver{&others}
 	for name, one := range c.providers {
 		r := *c.resolver
-		if r.Providers = []string{name}; one.ReplayFor() == 0 {
+		if r.Providers = []string{name}; !one.Replays() {
 			r.Replay = nil // also for rows of a time when it was thought to keep keys
 		}
 		all = append(all, &r)

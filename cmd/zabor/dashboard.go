@@ -219,7 +219,7 @@ func (o *office) look(ctx context.Context, d zabor.Decision) (dashboard.Prospect
 		err = k.may(m)
 	}
 	if err != nil {
-		return prospect, k.plainly(d, err)
+		return prospect, k.plainly(m, err)
 	}
 	prospect.Lines, prospect.Warnings = k.prospect(m), m.warnings()
 	return prospect, nil
@@ -229,11 +229,11 @@ func (o *office) take(ctx context.Context, d zabor.Decision) (dashboard.Taken, e
 	k := o.desk(ctx)
 	m, err := k.look(d)
 	if err != nil {
-		return dashboard.Taken{Row: m.row}, k.plainly(d, err)
+		return dashboard.Taken{Row: m.row}, k.plainly(m, err)
 	}
 	row, messages, err := k.take(m)
 	if err != nil {
-		return dashboard.Taken{Row: row}, k.plainly(d, err)
+		return dashboard.Taken{Row: row}, k.plainly(m, err)
 	}
 	taken := dashboard.Taken{Row: row, Lines: []string{fmt.Sprintf("%s is %s now", printable(row.Key.String()), row.State)}}
 	for _, one := range messages {
@@ -247,12 +247,12 @@ func (o *office) take(ctx context.Context, d zabor.Decision) (dashboard.Taken, e
 
 // plainly is err as a page says it: with what is to be done next, and what callers
 // branch on still in it.
-func (k *desk) plainly(d zabor.Decision, err error) error {
+func (k *desk) plainly(m matter, err error) error {
 	if errors.Is(err, zabor.ErrStale) {
 		return err
 	}
-	err = k.decisionFailure(d, err)
-	if f, ok := errors.AsType[*failure](err); ok && f.hint != "" && errors.Is(err, zabor.ErrRefused) && d.Action == zabor.Release && !d.CheckedProvider {
+	err = k.decisionFailure(m, err)
+	if f, ok := errors.AsType[*failure](err); ok && errors.Is(err, zabor.ErrRefused) && m.wantsProof() {
 		return fmt.Errorf("%w; look there first, and say that you did", f.err)
 	}
 	return err

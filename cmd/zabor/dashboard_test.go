@@ -269,7 +269,7 @@ func (s *shop) decides(b *tab) {
 	b.click(".acts .button")
 	b.says("Decided", "is settled now", "gone on")
 	b.inspect("decided")
-	if row := s.row("H-1"); row.State != zabor.Settled || row.Reference != "pay_77" || row.Basis != zabor.ByPerson {
+	if row := s.row("H-1"); row.State != zabor.Settled || row.Reference != "pay_77" || row.Cause != zabor.ByPerson {
 		b.t.Errorf("row %+v", row)
 	}
 	notes, err := s.store.Notes(b.t.Context(), key("H-1"))
@@ -282,7 +282,7 @@ func (s *shop) decides(b *tab) {
 
 func (s *shop) oldPage(b *tab) {
 	b.open("/fence?scope=test&order=H-2&step=charge")
-	s.fenceCommand(0, "decline", "H-2", "charge", "--by", "boris", "--reason", "the bank says no", "--yes", "--keep")
+	s.fenceCommand(0, "decline", "H-2", "charge", "--by", "boris", "--reason", "the bank says no", "--yes", "--keep", "--i-have-checked-the-provider")
 	b.do(chromedp.Click(chromedp.CSS("input[value=settle]")), chromedp.SendKeys(chromedp.CSS(`input[name^="reference."]`), "pay_78"), chromedp.SendKeys(chromedp.CSS("input[name=reason]"), "seen"))
 	b.click(".decide form button.button")
 	b.says("has changed since you looked at it", "declined now, by boris", "the bank says no")
@@ -292,7 +292,7 @@ func (s *shop) oldPage(b *tab) {
 	}
 	// Also between the question and the answer.
 	b.open("/fence?scope=test&order=H-3&step=charge")
-	b.do(chromedp.Click(chromedp.CSS("input[value=decline]")), chromedp.SendKeys(chromedp.CSS("input[name=reason]"), "nothing there"))
+	b.do(chromedp.Click(chromedp.CSS("input[value=decline]")), chromedp.Click(chromedp.CSS(".decide input[name=checked]")), chromedp.SendKeys(chromedp.CSS("input[name=reason]"), "nothing there"))
 	b.click(".decide form button.button")
 	b.says("Is this right?")
 	s.fenceCommand(0, "settle", "H-3", "charge", "pay_79", "--by", "boris", "--reason", "it is there", "--yes", "--keep")
@@ -314,7 +314,7 @@ func (s *shop) livePages(b *tab) {
 	b.mark(row("L-1") + " .mark input")
 	b.write(row("L-2")+` input[name^="reference."]`, "pay_half")
 	b.do(chromedp.Focus(chromedp.CSS("#find")))
-	s.decide(0, "decline", "L-1", "--keep")
+	s.decide(0, "decline", "L-1", "--keep", "--i-have-checked-the-provider")
 	s.decide(0, "release", "L-3", "--keep", "--i-have-checked-the-provider")
 	eventually(b.t, "L-3 is taken off the page", func() bool { return !there("L-3") })
 	b.says("This does not stand here any more", "1 marked")
@@ -332,7 +332,7 @@ func (s *shop) livePages(b *tab) {
 	b.says("This row has changed since it was shown here")
 	b.inspect("open-changed")
 	for _, order := range []string{"L-2", "L-3"} {
-		s.decide(0, "decline", order, "--keep")
+		s.decide(0, "decline", order, "--keep", "--i-have-checked-the-provider")
 	}
 
 	b.open("/failed")
@@ -393,7 +393,7 @@ func (s *shop) many(b *tab) {
 	b.open("/open")
 	b.do(chromedp.KeyEvent("j"), chromedp.KeyEvent("x"), chromedp.KeyEvent("j"), chromedp.KeyEvent("x"))
 	b.says("2 marked")
-	b.do(chromedp.WaitVisible(chromedp.CSS(".bar .button")), chromedp.Click(chromedp.CSS(".bar input[value=decline]")), chromedp.SendKeys(chromedp.CSS(".bar input[name=reason]"), "neither is in the list"))
+	b.do(chromedp.WaitVisible(chromedp.CSS(".bar .button")), chromedp.Click(chromedp.CSS(".bar input[value=decline]")), chromedp.Click(chromedp.CSS(".bar input[name=checked]")), chromedp.SendKeys(chromedp.CSS(".bar input[name=reason]"), "neither is in the list"))
 	b.inspect("many")
 	b.click(".bar .button")
 	b.says("Yes, do it for 2 rows")

@@ -41,12 +41,18 @@ type fenceSettle struct {
 type fenceDecline struct {
 	decision
 	keep
+	checked
 }
 type fenceHold struct{ decision }
 type fenceRelease struct {
 	decision
 	keep
-	IHaveCheckedTheProvider bool `help:"The provider was asked, and did nothing; demanded where a call may have been made."`
+	checked
+}
+
+// checked is the proof that a decline and a release of a row take that may have acted.
+type checked struct {
+	IHaveCheckedTheProvider bool `help:"The provider was asked, and did nothing; demanded if a call may have been made."`
 }
 
 // keep is what decisions take that say what becomes of a message.
@@ -58,7 +64,7 @@ func (c *fenceSettle) Run(p *program) error {
 	return p.decide(c.decision, c.Keep, zabor.Decision{Action: zabor.Settle, Reference: c.Reference})
 }
 func (c *fenceDecline) Run(p *program) error {
-	return p.decide(c.decision, c.Keep, zabor.Decision{Action: zabor.Decline})
+	return p.decide(c.decision, c.Keep, zabor.Decision{Action: zabor.Decline, CheckedProvider: c.IHaveCheckedTheProvider})
 }
 func (c *fenceHold) Run(p *program) error {
 	return p.decide(c.decision, false, zabor.Decision{Action: zabor.Hold})
@@ -85,7 +91,7 @@ func (p *program) decide(c decision, keep bool, d zabor.Decision) error {
 		return err
 	}
 	if err := k.may(m); err != nil {
-		return p.decisionFailure(d, err)
+		return p.decisionFailure(m, err)
 	}
 	k.announce(m)
 	if err := p.confirm(c.Yes); err != nil {
@@ -93,7 +99,7 @@ func (p *program) decide(c decision, keep bool, d zabor.Decision) error {
 	}
 	row, messages, err := k.take(m)
 	if err != nil {
-		return p.decisionFailure(d, err)
+		return p.decisionFailure(m, err)
 	}
 	if c.JSON {
 		return json.NewEncoder(p.stdout).Encode(newDecidedJSON(row, messages))
@@ -153,7 +159,11 @@ func (p *program) decisionFence(file *config.Config, store *sqlstore.Store) (*za
 func announce(row zabor.Row, d zabor.Decision) []string {
 	is := fmt.Sprintf("%s has no row", printable(d.Key.String()))
 	if row.State != "" {
-		is = fmt.Sprintf("%s (%s) is %s: %s", printable(d.Key.String()), moneyText(row.Amount), row.State, printable(row.Reason))
+		is = printable(d.Key.String())
+		if amount := moneyText(row.Amount); amount != "" {
+			is += " (" + amount + ")"
+		}
+		is += fmt.Sprintf(" is %s: %s", row.State, printable(row.Reason))
 	}
 	will := map[zabor.Action]string{
 		zabor.Settle:  "it will be settled with the reference " + printable(d.Reference) + "; nothing is ever called for it again",
@@ -196,18 +206,20 @@ func (p *program) confirm(yes bool) error {
 	return nil
 }
 
-func (p *program) decisionFailure(d zabor.Decision, err error) error {
-	show := d.Key.ShowCommand()
+func (p *program) decisionFailure(m matter, err error) error {
+	show := m.Key.ShowCommand()
 	if _, ok := errors.AsType[*failure](err); ok {
 		return err
 	}
 	switch {
 	case errors.Is(err, zabor.ErrNoRow):
-		return bad(fmt.Errorf("%s has no row: there is nothing to decide; nothing was changed", d.Key), show+"; a charge that nobody has begun, such as a delayed one, is forbidden by: zabor fence decline ORDER STEP --reason TEXT")
+		return bad(fmt.Errorf("%s has no row: there is nothing to decide; nothing was changed", m.Key), show+"; a charge that nobody has begun, such as a delayed one, is forbidden by: zabor fence decline ORDER STEP --reason TEXT")
 	case errors.Is(err, zabor.ErrStale):
 		return bad(fmt.Errorf("%w; nothing was changed", err), "look at it again: "+show)
-	case errors.Is(err, zabor.ErrRefused) && d.Action == zabor.Release && !d.CheckedProvider:
+	case errors.Is(err, zabor.ErrRefused) && m.wantsProof():
 		return bad(fmt.Errorf("%w; nothing was changed", err), "when you have looked, add --i-have-checked-the-provider")
+	case errors.Is(err, zabor.ErrRefused) && len(m.same) > 0:
+		return bad(fmt.Errorf("%w; nothing was changed", err), show+"; "+m.same[0].Key.ShowCommand())
 	case errors.Is(err, zabor.ErrRefused):
 		return bad(fmt.Errorf("%w; nothing was changed", err), show)
 	}
@@ -215,7 +227,7 @@ func (p *program) decisionFailure(d zabor.Decision, err error) error {
 }
 
 type fenceDecide struct {
-	File string `arg:"" help:"A CSV with the head line order,step,scope,action,reference,reason,checked; checked is yes for a release of which the provider was asked. Of the scope the inner part does. A line without an action is left alone. - is standard input."`
+	File string `arg:"" help:"A CSV with the head line order,step,scope,action,reference,reason,checked; checked is yes for a release or a decline about which the provider was asked. Of the scope the inner part does. A line without an action is left alone. - is standard input."`
 	keep
 	By   string `placeholder:"NAME" help:"Who decides; else the user of this session."`
 	Yes  bool   `help:"Do not ask."`
@@ -298,7 +310,7 @@ func (c *fenceDecide) take(k *desk, matters []matter) error {
 			}
 			return bad(fmt.Errorf("%s: the fence's database: %w; %d of %d were looked at before", m.Key, err, len(told), len(matters)), "send the file again: what is done is not done twice")
 		}
-		one := manyJSON{keyJSON{m.Key.Scope, m.Key.Order, m.Key.Step}, string(m.Action), !refused, string(row.State), messages, ""}
+		one := manyJSON{newKeyJSON(m.Key), string(m.Action), !refused, string(row.State), messages, ""}
 		if messages == nil {
 			one.Messages = []carried{}
 		}
@@ -361,8 +373,14 @@ func readDecisions(r io.Reader) (decisions []zabor.Decision, undecided int, err 
 			undecided++
 			continue
 		}
+		var key zabor.Key
+		for name, part := range map[string]*string{"scope": &key.Scope, "order": &key.Order, "step": &key.Step} {
+			if *part, err = zabor.DecodeText(field(name)); err != nil {
+				return nil, 0, fmt.Errorf("line %d: %s: %w", line, name, err)
+			}
+		}
 		d := zabor.Decision{
-			Key:    zabor.Key{Scope: field("scope"), Order: field("order"), Step: field("step")},
+			Key:    key,
 			Action: zabor.Action(field("action")), Reference: field("reference"), Reason: field("reason"),
 			CheckedProvider: field("checked") == "yes",
 		}

@@ -63,7 +63,7 @@ type matter struct {
 	zabor.Decision
 	row   zabor.Row
 	fates []fate
-	same  []zabor.Row // other rows that have the reference of a settle
+	same  []zabor.Row // rows of other orders that have the reference of a settle
 }
 
 // fate is what becomes of a message in a failure transport.
@@ -80,7 +80,7 @@ type fate struct {
 func (k *desk) look(d zabor.Decision) (matter, error) {
 	row, err := k.store.Load(k.ctx, d.Key)
 	if err != nil && (!errors.Is(err, zabor.ErrNoRow) || d.Action != zabor.Decline) {
-		return matter{}, k.decisionFailure(d, err)
+		return matter{}, k.decisionFailure(matter{Decision: d}, err)
 	}
 	if d.Seen == (zabor.Claim{}) {
 		d.Seen = row.Claim
@@ -106,15 +106,17 @@ func (k *desk) look(d zabor.Decision) (matter, error) {
 // fewRows are as many as are named in a sentence.
 const fewRows = 3
 
-// ofReference are other rows that have the reference by which d settles row, at the
-// same provider as far as that is known.
+// ofReference are rows of other orders that have the reference by which d settles row,
+// at the same provider and account as far as they are known.
 func (k *desk) ofReference(d zabor.Decision, row zabor.Row) ([]zabor.Row, error) {
 	if d.Action != zabor.Settle || d.Made(row) {
 		return nil, nil
 	}
 	found, err := k.store.OfReference(k.ctx, k.file.Scope, d.Reference, fewRows+1)
 	return slices.DeleteFunc(found, func(r zabor.Row) bool {
-		return r.Key == d.Key || r.Provider != row.Provider && r.Provider != "" && row.Provider != ""
+		sameOrder := r.Order == d.Key.Order && r.Scope == d.Key.Scope
+		elsewhere := r.Provider != "" && row.Provider != "" && (r.Provider != row.Provider || r.Account != row.Account)
+		return sameOrder || elsewhere
 	}), err
 }
 
@@ -125,9 +127,9 @@ func (m matter) warnings() []string {
 	}
 	var rows []string
 	for _, r := range m.same[:min(len(m.same), fewRows)] {
-		rows = append(rows, fmt.Sprintf("%s (%s, %s)", printable(r.Key.String()), r.State, moneyText(r.Amount)))
+		rows = append(rows, fmt.Sprintf("%s (%s)", printable(r.Key.String()), strings.TrimSuffix(string(r.State)+", "+moneyText(r.Amount), ", ")))
 	}
-	return []string{fmt.Sprintf("the number %s stands in another row already: %s. One number is one payment: if it paid for that one, it did not pay for this one too", printable(m.Reference), strings.Join(rows, ", "))}
+	return []string{fmt.Sprintf("the reference %s stands in the row of another order already: %s. One reference is one payment: if it paid for that order, it did not pay for this one too", printable(m.Reference), strings.Join(rows, ", "))}
 }
 
 // asks reports whether m asks for what row is about once d is taken. Another
@@ -179,6 +181,15 @@ func (f fate) String() string {
 	return text
 }
 
+// wantsProof reports whether m is refused only because the person has not said that
+// they have looked at the provider.
+func (m matter) wantsProof() bool {
+	said := m.Decision
+	said.CheckedProvider = true
+	may, mayThen := m.Check(m.row), said.Check(m.row)
+	return may != nil && (mayThen == nil || may.Error() != mayThen.Error())
+}
+
 // may says why m is refused before anything of it is promised; nil: it is not, as the
 // row was looked at.
 func (k *desk) may(m matter) error {
@@ -187,6 +198,11 @@ func (k *desk) may(m matter) error {
 	}
 	if err := m.Check(m.row); err != nil {
 		return fmt.Errorf("%s: %w", m.Key, err)
+	}
+	for _, r := range m.same {
+		if r.State != zabor.Held && r.Provider == m.row.Provider && r.Account == m.row.Account {
+			return fmt.Errorf("%s: %w: the reference %s is that of %s: look both orders up at the provider", m.Key, zabor.ErrRefused, printable(m.Reference), r.Key)
+		}
 	}
 	return nil
 }

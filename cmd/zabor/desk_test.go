@@ -115,8 +115,8 @@ func TestDecisionsAreWhole(t *testing.T) {
 				if f.name == "laravel" {
 					kind = "failed_jobs"
 				}
-				order := "settle-" + f.name
-				out, said := s.decide(0, "settle", order, "pay_9", "--json")
+				order, paid := "settle-"+f.name, "paid 1 pay_9-"+f.name+" 1999"
+				out, said := s.decide(0, "settle", order, "pay_9-"+f.name, "--json")
 				if !strings.Contains(said, "goes on to default, and is then deleted from "+kind) || !strings.Contains(said, "hook settled runs") {
 					t.Errorf("before it acted it said\n%s", said)
 				}
@@ -124,25 +124,25 @@ func TestDecisionsAreWhole(t *testing.T) {
 				if err := json.Unmarshal([]byte(out), &told); err != nil || told.State != "settled" || len(told.Messages) != 1 || told.Messages[0].Did != "gone on" || told.Messages[0].Queue != f.queue {
 					t.Errorf("printed %s", out)
 				}
-				if got, want := s.told(order), "paid 1 pay_9 1999"; got != want {
+				if got, want := s.told(order), paid; got != want {
 					t.Errorf("the shop says %q, want %q", got, want)
 				}
 				// What is done is not done twice.
-				if _, said := s.decide(0, "settle", order, "pay_9"); !strings.Contains(said, "it is so already") || !strings.Contains(said, "its message has gone on already") {
+				if _, said := s.decide(0, "settle", order, "pay_9-"+f.name); !strings.Contains(said, "it is so already") || !strings.Contains(said, "its message has gone on already") {
 					t.Errorf("the second time it said\n%s", said)
 				}
-				if got, want := s.told(order), "paid 1 pay_9 1999"; got != want {
+				if got, want := s.told(order), paid; got != want {
 					t.Errorf("the second time the shop says %q, want %q", got, want)
 				}
 
-				s.decide(0, "decline", "decline-"+f.name)
+				s.decide(0, "decline", "decline-"+f.name, "--i-have-checked-the-provider")
 				if got, want := s.told("decline-"+f.name), "seen 0 - 1999"; got != want {
 					t.Errorf("the shop says %q, want %q", got, want)
 				}
-				if _, said := s.decide(0, "settle", "kept-"+f.name, "pay_8", "--keep"); !strings.Contains(said, "stays where it is") {
+				if _, said := s.decide(0, "settle", "kept-"+f.name, "pay_8-"+f.name, "--keep"); !strings.Contains(said, "stays where it is") {
 					t.Errorf("with --keep it said\n%s", said)
 				}
-				many += "many-" + f.name + ",charge,settle,pay_7,seen\n"
+				many += "many-" + f.name + ",charge,settle,pay_7-" + f.name + ",seen\n"
 			}
 			if got := s.provider.Stats().Posts; got != posts {
 				t.Errorf("the decisions have called the provider %d times", got-posts)
@@ -168,8 +168,10 @@ func TestDecisionsAreWhole(t *testing.T) {
 				}
 			}
 			for _, f := range frameworks {
-				if _, said := s.decide(exitBad, "release", "release-"+f.name); !strings.Contains(said, "add --i-have-checked-the-provider") {
-					t.Errorf("without the proof it said\n%s", said)
+				for _, action := range []string{"release", "decline"} {
+					if _, said := s.decide(exitBad, action, "release-"+f.name); !strings.Contains(said, "add --i-have-checked-the-provider") {
+						t.Errorf("%s without the proof said\n%s", action, said)
+					}
 				}
 				before := s.row("release-" + f.name)
 				_, said := s.decide(0, "release", "release-"+f.name, "--i-have-checked-the-provider")
@@ -212,16 +214,16 @@ func TestKilledDecision(t *testing.T) {
 	r := servers.Redis(t)
 	var messages []message
 	for _, f := range frameworks {
-		for _, at := range []zabor.Moment{decidedMoment, carriedMoment} {
+		for _, at := range []zabor.Checkpoint{decidedMoment, carriedMoment} {
 			messages = append(messages, newMessage(r, f.name, string(at)+"-"+f.name), newMessage(r, f.name, "back-"+string(at)+"-"+f.name))
 		}
 	}
 	put(t, messages...)
 	s := newHeldShop(t, databases[1].open(t), r, messages)
 	for _, f := range frameworks {
-		for _, at := range []zabor.Moment{decidedMoment, carriedMoment} {
+		for _, at := range []zabor.Checkpoint{decidedMoment, carriedMoment} {
 			for _, args := range [][]string{
-				{"settle", string(at) + "-" + f.name, "charge", "pay_9"},
+				{"settle", string(at) + "-" + f.name, "charge", "pay_" + string(at) + "-" + f.name},
 				{"release", "back-" + string(at) + "-" + f.name, "charge", "--i-have-checked-the-provider"},
 			} {
 				args = append(args, "-c", s.file, "--by", "ops", "--reason", "seen", "--yes")
@@ -230,7 +232,7 @@ func TestKilledDecision(t *testing.T) {
 				p.kill()
 				start(t, append([]string{"fence"}, args...)...).exit(0)
 				if args[0] == "settle" {
-					if got, want := s.told(args[1]), "paid 1 pay_9 1999"; got != want {
+					if got, want := s.told(args[1]), "paid 1 pay_"+args[1]+" 1999"; got != want {
 						t.Errorf("%s: the shop says %q, want %q", args[1], got, want)
 					}
 				}
@@ -286,20 +288,20 @@ func TestDecisionsWithAFailureStream(t *testing.T) {
 	}
 	posts := s.provider.Stats().Posts
 	for _, f := range frameworks[1:] {
-		if _, said := s.decide(0, "settle", "settle-"+f.name, "pay_9"); !strings.Contains(said, "goes on to default, and is then deleted from messenger") {
+		if _, said := s.decide(0, "settle", "settle-"+f.name, "pay_9-"+f.name); !strings.Contains(said, "goes on to default, and is then deleted from messenger") {
 			t.Errorf("before it acted it said\n%s", said)
 		}
-		s.decide(0, "decline", "decline-"+f.name)
-		for order, want := range map[string]string{"settle-": "paid 1 pay_9 1999", "decline-": "seen 0 - 1999"} {
+		s.decide(0, "decline", "decline-"+f.name, "--i-have-checked-the-provider")
+		for order, want := range map[string]string{"settle-": "paid 1 pay_9-" + f.name + " 1999", "decline-": "seen 0 - 1999"} {
 			if got := s.told(order + f.name); got != want {
 				t.Errorf("%s%s: the shop says %q, want %q", order, f.name, got, want)
 			}
 		}
-		s.decide(0, "settle", "kept-"+f.name, "pay_8", "--keep")
+		s.decide(0, "settle", "kept-"+f.name, "pay_8-"+f.name, "--keep")
 		// Killed between the row and the message, and right behind the script: typed
 		// again it is whole, and there is no second copy.
-		for _, at := range []zabor.Moment{decidedMoment, carriedMoment} {
-			args := []string{"fence", "settle", string(at) + "-" + f.name, "charge", "pay_7", "-c", s.file, "--by", "ops", "--reason", "seen", "--yes"}
+		for _, at := range []zabor.Checkpoint{decidedMoment, carriedMoment} {
+			args := []string{"fence", "settle", string(at) + "-" + f.name, "charge", "pay_7-" + string(at) + f.name, "-c", s.file, "--by", "ops", "--reason", "seen", "--yes"}
 			p := start(t, append(args, "--stop-at", string(at))...)
 			p.stopped()
 			p.kill()
@@ -330,7 +332,7 @@ func TestDecisionsWithAFailureStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, f := range frameworks[1:] {
-		_, said := s.decide(exitBad, "settle", "taken-"+f.name, "pay_6")
+		_, said := s.decide(exitBad, "settle", "taken-"+f.name, "pay_6-"+f.name)
 		for _, want := range []string{"taken-" + f.name + "/charge is settled now", "a worker that takes from the failure transport has it", "type the same command again"} {
 			if !strings.Contains(said, want) {
 				t.Errorf("it does not say %q:\n%s", want, said)
@@ -344,7 +346,7 @@ func TestDecisionsWithAFailureStream(t *testing.T) {
 		}
 	}
 	for _, f := range frameworks[1:] {
-		if _, said := s.decide(0, "settle", "taken-"+f.name, "pay_6"); !strings.Contains(said, "it is so already") {
+		if _, said := s.decide(0, "settle", "taken-"+f.name, "pay_6-"+f.name); !strings.Contains(said, "it is so already") {
 			t.Errorf("typed again it said\n%s", said)
 		}
 	}
@@ -434,7 +436,7 @@ func TestDecisionsAboutChainsAndOtherRequests(t *testing.T) {
 	if _, said := s.decide(0, "settle", "yes", "pay_1"); !strings.Contains(said, "its chain goes on") {
 		t.Errorf("it said\n%s", said)
 	}
-	if _, said := s.decide(0, "decline", "no"); !strings.Contains(said, "its chain ends") {
+	if _, said := s.decide(0, "decline", "no", "--i-have-checked-the-provider"); !strings.Contains(said, "its chain ends") {
 		t.Errorf("it said\n%s", said)
 	}
 	s.decide(0, "settle", "two", "pay_2")
@@ -532,27 +534,47 @@ func TestADecisionWhoseHookFails(t *testing.T) {
 	}
 }
 
-// Whoever settles by a number that stands in another row is told so before: one
-// number is one payment.
-func TestANumberThatStandsInAnotherRow(t *testing.T) {
+// One reference is one payment. That of another order settles nothing; where it is not
+// known to be from the same provider, the person is warned.
+func TestAReferenceOfAnotherOrder(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, databases[0].open(t), options{})
-	for order, state := range map[string]zabor.State{"1": zabor.Settled, "2": zabor.Held, "3": zabor.Held} {
+	for order, state := range map[string]zabor.State{"1": zabor.Settled, "2": zabor.Held, "3": zabor.Held, "4": zabor.Held, "5": zabor.Held} {
 		if err := writeRow(s.fence, state, key(order)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := runSQL(s.fence, "UPDATE zabor_fences SET send_until = 0"); err != nil {
+	if err := writeRow(s.fence, zabor.Held, zabor.Key{Scope: "test", Order: "1", Step: "refund"}); err != nil {
 		t.Fatal(err)
 	}
-	const warning = "zabor: warning: the number pay_1 stands in another row already: test:1/charge (settled, 19.99 EUR)"
-	if _, said := s.decide(0, "settle", "2", "pay_1", "--keep"); !strings.Contains(said, warning) {
-		t.Errorf("it said\n%s", said)
+	s.exec("UPDATE zabor_fences SET provider = x'' WHERE order_id = x'34'")
+	s.exec("UPDATE zabor_fences SET account = x'6575' WHERE order_id = x'35'")
+	before := s.row("2")
+	_, said := s.decide(exitBad, "settle", "2", "pay_1", "--keep")
+	for _, want := range []string{"test:2/charge: refused: the reference pay_1 is that of test:1/charge: look both orders up at the provider; nothing was changed", "zabor: hint: zabor fence show 2 charge; zabor fence show 1 charge\n"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("it does not say %q:\n%s", want, said)
+		}
 	}
-	if _, said := s.decide(0, "settle", "3", "pay_9", "--keep"); strings.Contains(said, "warning") {
-		t.Errorf("it said\n%s", said)
+	if strings.Contains(said, "will be settled") {
+		t.Errorf("it promised what it refused:\n%s", said)
 	}
-	if _, said := s.decide(0, "settle", "1", "pay_1", "--keep"); strings.Contains(said, "warning") {
-		t.Errorf("of what is so already it said\n%s", said)
+	if out, _ := s.decideFile(exitBad, "order,step,action,reference,reason\n2,charge,settle,pay_1,seen\n"); !strings.Contains(out, "test:2/charge: not decided: ") || !strings.Contains(out, "the reference pay_1 is that of test:1/charge") {
+		t.Errorf("of a file it said\n%s", out)
+	}
+	if now := s.row("2"); now.Claim != before.Claim {
+		t.Errorf("the row was written: %s, reference %q", now.State, now.Reference)
+	}
+	for order, reference := range map[string]string{"1": "pay_1", "3": "pay_9", "5": "pay_1"} { // so already, new, of another account
+		if _, said := s.decide(0, "settle", order, reference, "--keep"); strings.Contains(said, "warning") {
+			t.Errorf("of order %s it said\n%s", order, said)
+		}
+	}
+	if _, said := s.fenceCommand(0, "settle", "1", "refund", "pay_1", "--by", "ops", "--reason", "seen", "--yes", "--keep"); strings.Contains(said, "warning") {
+		t.Errorf("of a step of the same order it said\n%s", said)
+	}
+	const warning = "zabor: warning: the reference pay_1 stands in the row of another order already: test:1/charge (settled, 19.99 EUR)"
+	if _, said := s.decide(0, "settle", "4", "pay_1", "--keep"); !strings.Contains(said, warning) {
+		t.Errorf("it said\n%s", said)
 	}
 }

@@ -320,6 +320,7 @@ func (t *doctorServers) file(file *config.Config) error {
 	if err := t.database(string(file.Fence), "the fence's database", nil, true); err != nil {
 		return usage(fmt.Errorf("%s: fence: %w", file.Path, err), "")
 	}
+	t.databases[len(t.databases)-1].store.Encrypt(file.Keys()) // its check reads what is encrypted
 	return nil
 }
 

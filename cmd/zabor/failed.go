@@ -506,9 +506,28 @@ type failedJSON struct {
 }
 
 type keyJSON struct {
-	Scope string `json:"scope"`
-	Order string `json:"order"`
-	Step  string `json:"step"`
+	Scope idText `json:"scope"`
+	Order idText `json:"order"`
+	Step  idText `json:"step"`
+}
+
+func newKeyJSON(k zabor.Key) keyJSON {
+	return keyJSON{idText(k.Scope), idText(k.Order), idText(k.Step)}
+}
+
+func (k keyJSON) key() zabor.Key {
+	return zabor.Key{Scope: string(k.Scope), Order: string(k.Order), Step: string(k.Step)}
+}
+
+// idText is a part of a key that JSON has as [zabor.EncodeText] writes it.
+type idText string
+
+func (t idText) MarshalText() ([]byte, error) { return []byte(zabor.EncodeText(string(t))), nil }
+
+func (t *idText) UnmarshalText(text []byte) error {
+	s, err := zabor.DecodeText(string(text))
+	*t = idText(s)
+	return err
 }
 
 func (c *failedList) Run(p *program) error {
@@ -535,7 +554,8 @@ func (c *failedList) Run(p *program) error {
 		}
 		one := failedJSON{ID: m.id, Queue: queue, Transport: m.kind, Class: m.Class, FailedAt: timeOrNull(m.at), Reason: reason}
 		if known {
-			one.Key = &keyJSON{k.Scope, k.Order, k.Step}
+			key := newKeyJSON(k)
+			one.Key = &key
 		}
 		text, err := json.Marshal(one)
 		if err != nil {

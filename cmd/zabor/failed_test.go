@@ -53,7 +53,7 @@ func TestFailedMessagesMeetTheFence(t *testing.T) {
 				if m.Key == nil || m.Key.Step != "charge" || m.Key.Scope != "test" || m.FailedAt == nil || m.Reason == "" || m.Class == "" || strings.Contains(m.Reason, "\n") {
 					t.Errorf("message %+v", m)
 				}
-				if state := s.state(m.Key.Order); state != zabor.Held {
+				if state := s.state(string(m.Key.Order)); state != zabor.Held {
 					t.Errorf("order %s is %s, want held", m.Key.Order, state)
 				}
 			}

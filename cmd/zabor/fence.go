@@ -106,7 +106,7 @@ func (c *fenceList) printer(p *program) listPrinter {
 		w.Write([]string{"scope", "order", "step", "state", "reference", "provider", "provider_key", "attempts", "amount", "currency", "captured_at", "settled_at", "lease_until", "reason"})
 		return listPrinter{
 			row: func(r zabor.Row) error {
-				return w.Write([]string{r.Scope, r.Order, r.Step, string(r.State), r.Reference, r.Provider, r.ProviderKey,
+				return w.Write([]string{zabor.EncodeText(r.Scope), zabor.EncodeText(r.Order), zabor.EncodeText(r.Step), string(r.State), r.Reference, r.Provider, r.ProviderKey,
 					strconv.Itoa(r.Tries), strconv.FormatInt(r.Amount.Minor, 10), r.Amount.Currency,
 					timeText(r.CapturedAt), timeText(r.ClosedAt()), timeText(r.Open.SendUntil), r.Reason})
 			},
@@ -169,7 +169,7 @@ func (c *fenceShow) Run(p *program) error {
 	line("provider", row.Provider)
 	line("account", row.Account)
 	line("provider key", row.ProviderKey)
-	if row.Cause == zabor.ByImport || row.Cause == zabor.ByConflict {
+	if fromBefore(row) {
 		line("attempts", "none of zabor's: it is from before, and if there was a call, somebody else has made it")
 		line("imported", timeText(row.CapturedAt))
 	} else {
@@ -221,11 +221,18 @@ func answerText(row zabor.Row) string {
 	return fmt.Sprintf("%d, %d bytes", row.Answer.Status, len(row.Answer.Body))
 }
 
+// fromBefore reports whether row was imported and zabor has never called for it.
+func fromBefore(row zabor.Row) bool {
+	return row.Cause == zabor.ByImport || row.Cause == zabor.ByConflict && row.Open.Lease == 0
+}
+
 // nextStep says what a person may do about row.
 func nextStep(row zabor.Row) string {
 	switch {
-	case row.State == zabor.Held && (row.Cause == zabor.ByImport || row.Cause == zabor.ByConflict):
+	case row.State == zabor.Held && fromBefore(row):
 		return fmt.Sprintf("look order %s up at %s, by number, amount and time: the call was not zabor's, and had another key; then \"zabor fence settle %s %s REFERENCE --reason TEXT\", or decline, or release", row.Order, cmp.Or(row.Provider, "the provider"), row.Order, row.Step)
+	case row.State == zabor.Held && row.Cause == zabor.ByConflict:
+		return fmt.Sprintf("look up at %s all that the row's reason names, and order %s by the key %s and by number, amount and time: one payment is for one order; then \"zabor fence settle %s %s REFERENCE --reason TEXT\", or decline", row.Provider, row.Order, row.ProviderKey, row.Order, row.Step)
 	case row.State == zabor.Held:
 		return fmt.Sprintf("look order %s up at %s, by the key %s and by number, amount and time, since the call of a worker that is not zabor's had another key; then \"zabor fence settle %s %s REFERENCE --reason TEXT\", or decline, or release", row.Order, row.Provider, row.ProviderKey, row.Order, row.Step)
 	case row.State == zabor.Doubt:
@@ -236,9 +243,9 @@ func nextStep(row zabor.Row) string {
 
 // rowJSON is the documented shape of a row.
 type rowJSON struct {
-	Scope       string  `json:"scope"`
-	Order       string  `json:"order"`
-	Step        string  `json:"step"`
+	Scope       idText  `json:"scope"`
+	Order       idText  `json:"order"`
+	Step        idText  `json:"step"`
 	State       string  `json:"state"`
 	Reference   string  `json:"reference"`
 	Other       string  `json:"other_reference,omitempty"`
@@ -257,7 +264,7 @@ type rowJSON struct {
 
 func fenceJSON(r zabor.Row) rowJSON {
 	j := rowJSON{
-		Scope: r.Scope, Order: r.Order, Step: r.Step, State: string(r.State), Reference: r.Reference, Other: r.OtherReference,
+		Scope: idText(r.Scope), Order: idText(r.Order), Step: idText(r.Step), State: string(r.State), Reference: r.Reference, Other: r.OtherReference,
 		Provider: r.Provider, ProviderKey: r.ProviderKey, Attempts: r.Tries, Generation: r.Generation,
 		Currency: r.Amount.Currency, CapturedAt: timeOrNull(r.CapturedAt), SettledAt: timeOrNull(r.ClosedAt()),
 		LeaseUntil: timeOrNull(r.Open.SendUntil), Reason: r.Reason,

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -62,6 +63,14 @@ func (s *shop) exec(statement string) {
 	}
 }
 
+// anyRequest makes the rows of a condition accept any request: none that a test has
+// written is for the request of a message.
+func (s *shop) anyRequest(where string) {
+	s.t.Helper()
+	none := cmp.Or(map[string]string{"postgres": "''"}[s.store.Dialect()], "x''")
+	s.exec("UPDATE zabor_fences SET message_fp = " + none + ", request_fp = " + none + " WHERE " + where)
+}
+
 // told is what the application's tables say of order: its state, how often it was
 // marked as paid, its reference, and the amount of its payment.
 func (s *shop) told(order string) string {
@@ -82,8 +91,8 @@ func (s *shop) paidOnce(order string) {
 	s.t.Helper()
 	s.chargedOnce(order)
 	row := s.row(order)
-	if got, want := s.told(order), "paid 1 "+row.Reference+" 1999"; got != want || row.HookDue != "" || row.HookData != nil {
-		s.t.Errorf("order %s: the shop says %q, want %q; hook %q is due with %s", order, got, want, row.HookDue, row.HookData)
+	if got, want := s.told(order), "paid 1 "+row.Reference+" 1999"; got != want || row.HookDue != "" || row.Open.HookData != nil {
+		s.t.Errorf("order %s: the shop says %q, want %q; hook %q is due with %s", order, got, want, row.HookDue, row.Open.HookData)
 	}
 }
 
@@ -173,8 +182,8 @@ func TestADecisionRunsItsHook(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	row := zabor.Row{
-		Key: key("1001"), State: zabor.Held, Basis: zabor.ByExpiry, Claim: zabor.Claim{Epoch: 1, ID: [16]byte{1}}, Generation: 1,
-		ProviderKey: "k", Provider: "acquirer", Captures: 1, Allowance: 3, HookData: []byte(`{"amountCents":1999}`),
+		Key: key("1001"), State: zabor.Held, Cause: zabor.ByExpiry, Claim: zabor.Claim{Epoch: 1, ID: [16]byte{1}}, Generation: 1,
+		ProviderKey: "k", Endpoint: zabor.Endpoint{Provider: "acquirer"}, Tries: 1, Unproven: 1, Open: zabor.Open{HookData: []byte(`{"amountCents":1999}`)},
 	}
 	if _, err := s.store.Insert(ctx, row, zabor.Write{}); err != nil {
 		t.Fatal(err)

@@ -125,11 +125,11 @@ func (s *shop) horizonTerminates() {
 	}
 }
 
-// queueKeys are the queue's keys and what they hold.
+// queueKeys are Laravel's keys of the queue and what they hold.
 func (s *shop) queueKeys() map[string]string {
 	s.t.Helper()
 	ctx, all := s.t.Context(), map[string]string{}
-	for _, key := range s.redis.Keys(ctx, "laravel_database_*").Val() {
+	for _, key := range s.redis.Keys(ctx, "laravel_database_queues:*").Val() {
 		switch s.redis.Type(ctx, key).Val() {
 		case "list":
 			all[key] = fmt.Sprint(s.redis.LRange(ctx, key, 0, -1).Val())
@@ -313,6 +313,12 @@ func TestSwitchHorizon(t *testing.T) {
 	// others; zabor starts no more.
 	for key := range s.queueKeys() {
 		if key != queue+":notify" {
+			t.Errorf("%s is left", key)
+		}
+	}
+	// Of zabor's own the name of the installation stays, and what lapses by itself.
+	for _, key := range s.redis.Keys(ctx, "laravel_database_zabor:*").Val() {
+		if key != "laravel_database_zabor:payments:scope" && s.redis.TTL(ctx, key).Val() <= 0 {
 			t.Errorf("%s is left", key)
 		}
 	}

@@ -65,6 +65,12 @@ func (c *importCommand) Run(p *program) error {
 		return err
 	}
 	defer closeAll()
+	if !c.DryRun {
+		// The rows' keys are those that the steps make now.
+		if _, err := p.checkKeys(p.installation(file, store, list), true); err != nil {
+			return err
+		}
+	}
 	for _, s := range list {
 		if err := p.checkOthers(p.ctx, s); err != nil {
 			return err
@@ -93,8 +99,14 @@ func (c *importCommand) Run(p *program) error {
 		result.WithoutKey = append(result.WithoutKey, found.examples...)
 	}
 	if !c.DryRun {
-		if err := rememberImport(p.ctx, file, store, i.steps, i.steppedOn); err != nil {
-			return err
+		keys := p.installation(file, store, nil) // queues are marked by the first start
+		keys.Steps = slices.DeleteFunc(keys.Steps, func(s *step.Step) bool { return !i.steppedOn[s.Name()] })
+		r, err := p.checkKeys(keys, true)
+		if err == nil {
+			err = keys.Adopt(p.ctx, r)
+		}
+		if err != nil {
+			return keysFailure(err)
 		}
 	}
 	return c.report(p, result, i.paid)
@@ -241,10 +253,6 @@ func (p *program) newImporter(file *config.Config, store *sqlstore.Store, databa
 	if !readOnly {
 		if err := store.RememberKey(p.ctx); err != nil {
 			return nil, storeFailure(err)
-		}
-		// The rows' keys are those that the steps make now.
-		if err := checkRecipes(p.ctx, file, store, nil); err != nil {
-			return nil, err
 		}
 	}
 	steps, err := compiledSteps(databases)

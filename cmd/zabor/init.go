@@ -111,41 +111,33 @@ func quote(text string) string { return strconv.Quote(text) }
 
 // database is the fence's: the application's own, so that hooks can ride along.
 func (w *initWriter) database() {
-	const why = "the application's own database, so that its rows can ride along"
-	if w.Framework == app.Symfony {
-		v := w.DatabaseAddress()
-		env := cmp.Or(v.Origin().Env, "DATABASE_URL")
-		w.line(why+"; "+v.Origin().String(), "fence: %s", quote("${"+env+"}"))
+	const why = "the application's own database, so that its rows can ride along; "
+	d := w.Database()
+	if d != nil && d.URL != nil {
+		w.line(why+d.URL.From.String(), "fence: %s", quote("${"+cmp.Or(strings.TrimSuffix(d.URL.From.Env, " is not set"), "DATABASE_URL")+"}"))
 		return
 	}
-	chosen := w.Config.Get("database.default")
-	c := w.Config.Get("database.connections").Get(chosen.Str())
-	if u := c.Get("url"); u.Known() && u.Str() != "" {
-		w.line(why+"; "+u.From.String(), "fence: %s", quote("${"+cmp.Or(u.From.Env, "DATABASE_URL")+"}"))
+	if !d.Reachable() {
+		w.line("the application's database is not known without running it, or is none of MySQL, MariaDB, PostgreSQL and SQLite: set the variable, or write the address", "fence: %s", quote("${ZABOR_FENCE}"))
 		return
 	}
-	scheme := map[string]string{"mysql": "mysql", "mariadb": "mysql", "pgsql": "postgres"}[c.Get("driver").Str()]
-	switch {
-	case c.Get("driver").Str() == "sqlite":
-		w.line(why+"; "+c.Get("database").Origin().String(), "fence: %s", quote(escape(w.DatabaseAddress().Str())))
-		return
-	case scheme == "":
-		w.line("the application's database is none that zabor knows: MySQL, MariaDB, PostgreSQL or SQLite", "fence: %s", quote("${ZABOR_FENCE}"))
+	if d.Scheme == "sqlite" {
+		w.line(why+d.Schema.From.String(), "fence: %s", quote(escape(w.DatabaseAddress().Str())))
 		return
 	}
-	host := refer(c.Get("host"), "")
-	if c.Get("host").Kind == app.Map {
-		host = refer(c.Get("host").List()[0], "")
+	address := d.Scheme + "://" + refer(d.Username, "DB_USERNAME")
+	if d.Password.Str() != "" {
+		address += ":" + refer(d.Password, "DB_PASSWORD")
 	}
-	address := scheme + "://" + refer(c.Get("username"), "DB_USERNAME")
-	if c.Get("password").Str() != "" {
-		address += ":" + refer(c.Get("password"), "DB_PASSWORD")
-	}
-	address += "@" + host
-	if port := refer(c.Get("port"), ""); port != "" {
+	address += "@" + cmp.Or(refer(d.Host, ""), "localhost")
+	if port := refer(d.Port, ""); port != "" {
 		address += ":" + port
 	}
-	w.line(why+"; "+c.Get("database").Origin().String(), "fence: %s", quote(address+"/"+refer(c.Get("database"), "")))
+	address += "/" + refer(d.Schema, "")
+	if d.Socket.Str() != "" {
+		address += "?unix_socket=" + refer(d.Socket, "")
+	}
+	w.line(why+d.Schema.From.String(), "fence: %s", quote(address))
 }
 
 // queue is the connection of Laravel on Redis that jobs go to which ask for the one of
@@ -245,7 +237,11 @@ func (w *initWriter) queues() {
 		return
 	}
 	if w.queue("") == nil {
-		w.line("", "  {}")
+		driver := "not known"
+		if q := w.Queue(""); q != nil {
+			driver = q.Driver
+		}
+		w.line("the default queue connection's driver is "+driver+": zabor takes messages from Redis only", "  {}")
 		return
 	}
 	on := func(p doctor.Payment) (name string, q *app.Queue) {
@@ -304,13 +300,31 @@ var envPlaceholder = regexp.MustCompile(`%env\((?:[a-z_]+:)*([A-Za-z_]\w*)\)%`)
 
 func (w *initWriter) transports() {
 	failure := w.Config.Get("framework.messenger.failure_transport").Str()
-	written := false
+	var all, paid []app.Queue
 	for _, q := range w.Queues() {
-		if q.Redis == nil || q.Name == failure || len(w.payments) > 0 && !slices.ContainsFunc(w.payments, func(p doctor.Payment) bool { return p.Queue == q.Name }) {
+		if q.Redis == nil || q.Name == failure {
 			continue
 		}
-		written = true
-		w.line("the transport's name", "  %s:", quote(q.Name))
+		all = append(all, q)
+		if slices.ContainsFunc(w.payments, func(p doctor.Payment) bool { return p.Queue == q.Name }) {
+			paid = append(paid, q)
+		}
+	}
+	comment := "the transport's name"
+	if len(paid) == 0 && len(w.payments) > 0 {
+		comment += "; no payment was found that is routed to it"
+	}
+	if len(paid) > 0 {
+		all = paid
+	}
+	for i, q := range all {
+		if slices.ContainsFunc(all[:i], func(o app.Queue) bool {
+			return o.Redis.Shares(q.Redis) && o.Options["stream"].Str() == q.Options["stream"].Str()
+		}) {
+			w.line("", "  # transport %s is the stream of another one above (zabor doctor: ZB143), and is left out", quote(q.Name))
+			continue
+		}
+		w.line(comment, "  %s:", quote(q.Name))
 		w.line("", "    symfony:")
 		w.line(q.DSN.From.String(), "      dsn: %s", quote(w.dsn(q)))
 		if o := q.Reserve.Origin(); o.Default == "" && o.File != q.DSN.From.File {
@@ -319,7 +333,7 @@ func (w *initWriter) transports() {
 		w.line("for signed messages", "      app_secret: %s", quote("${APP_SECRET:-}"))
 		w.failed(q, cmp.Or(q.Config.Get("failure_transport").Str(), failure))
 	}
-	if !written {
+	if len(all) == 0 {
 		w.line("no transport of Messenger is on Redis, or its DSN is not known", "  {}")
 	}
 }
@@ -351,6 +365,8 @@ func (w *initWriter) failed(q app.Queue, name string) {
 	switch {
 	case name == "" || f == nil:
 		w.line("the application has no failure transport (zabor doctor: ZB121); zabor needs one", "    failed: {queue_name: failed}")
+	case f.Redis != nil && f.Redis.Shares(q.Redis) && f.Options["stream"].Str() == q.Options["stream"].Str():
+		w.line("the application's failure transport is this very stream: a failed message comes back for ever (zabor doctor: ZB143); give it a stream of its own, here and there", "    failed: {stream: %s}", quote(q.Options["stream"].Str()+"_failed"))
 	case f.Redis != nil:
 		w.line(f.From.String(), "    failed: {stream: %s}", quote(f.Options["stream"].Str()))
 	default:
@@ -440,6 +456,9 @@ func (w *initWriter) steps() {
 		used = append(used, step)
 		fmt.Fprintf(&steps, "#   %s:    # %s\n#     message: '%s'\n", step, payment.From, payment.Message)
 		order, amount, currency, load := "ORDER", "AMOUNT", "EUR", ""
+		if slices.Contains(roubles, name) {
+			currency = "RUB"
+		}
 		if payment.Class != nil {
 			for _, property := range payment.Class.Properties {
 				if !property.Constructor && w.Framework == app.Laravel {
@@ -480,7 +499,11 @@ func (w *initWriter) steps() {
 		if profile == "custom" {
 			w.line("", "#   %s: {profile: custom, base_url: https://…, reference: …, settled: {pointer: …, values: []}}    # key, lookup, declined, timeout: docs/providers.md", name)
 		} else {
-			w.line("", "#   %s: {profile: %s, secret: \"${%s_SECRET}\"}", name, profile, strings.ToUpper(name))
+			account := ""
+			if b, ok := provider.BuiltinNamed(profile); ok && b.Account != "" {
+				account = fmt.Sprintf("account: \"${%s_ACCOUNT}\", ", strings.ToUpper(name)) // its value is no secret
+			}
+			w.line("", "#   %s: {profile: %s, %ssecret: \"${%s_SECRET}\"}", name, profile, account, strings.ToUpper(name))
 		}
 	}
 	w.line("", "# steps:")
@@ -495,16 +518,26 @@ func requestOf(provider, step string) string {
 #     request: {path: "/v1/payment_intents/{{prepared}}/confirm", form: {off_session: "true"}}
 `
 	}
+	if provider == "yookassa" && strings.HasPrefix(step, stepCharge) {
+		return `#     request: {path: /payments, json: {amount: {value: "{{major}}", currency: "{{currency}}"}, capture: true, payment_method_id: "{{.METHOD}}", metadata: {order: "{{order}}"}}}
+`
+	}
 	return `#     request: {path: /…, json: {amount: "{{minor}}", currency: "{{currency}}", order: "{{order}}"}}
 `
 }
 
+// roubles are the providers that charge in roubles.
+var roubles = []string{"yookassa", "tbank", "cloudpayments"}
+
 // stepCharge is the step of what init takes for a new payment.
 const stepCharge = "charge"
 
-// stepNameOf is what the class of a message says that it does; without a word of
-// another thing it charges.
+// stepNameOf is what the call that was found does; of a charge, what the class of its
+// message says.
 func stepNameOf(payment doctor.Payment) string {
+	if payment.Kind != stepCharge && payment.Kind != "" {
+		return payment.Kind
+	}
 	if m := notCharge.FindString(app.Short(payment.Message)); m != "" {
 		return strings.ToLower(m)
 	}

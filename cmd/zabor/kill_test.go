@@ -98,8 +98,9 @@ func TestKilledWorkerIsSettledByAReplay(t *testing.T) {
 		w.exit(exitGood)
 		s.chargedOnce(control)
 		s.chargedOnce(target)
-		if row := s.row(target); row.State != zabor.Settled || row.Basis != zabor.ByReplay || row.Replays == 0 {
-			t.Errorf("row %+v, want it settled by a replay", row)
+		// Capture, doubt, replay, settled: nothing was captured again.
+		if row := s.row(target); row.State != zabor.Settled || row.Cause != zabor.ByCall || row.Tries != 1 || row.Claim.Epoch != 4 {
+			t.Errorf("the row is %s by %s after %d captures and %d writes, want it settled by a replay", row.State, row.Cause, row.Tries, row.Claim.Epoch)
 		}
 		s.empty()
 	})
@@ -116,7 +117,7 @@ func TestKilledWorkerWithoutLookupIsHeld(t *testing.T) {
 		w.logged("test:" + target + "/charge is held: ")
 		s.chargedOnce(control)
 		row := s.row(target)
-		if row.State != zabor.Held || row.Basis != zabor.ByExpiry || row.Parked == "" {
+		if row.State != zabor.Held || row.Cause != zabor.ByExpiry || row.Parked == "" {
 			t.Errorf("row %+v, want it held for want of a look-up, with the message that was parked", row)
 		}
 		if got, want := len(s.provider.Charges(target)), m.charges; got != want {

@@ -265,7 +265,7 @@ func TestKilledInTheThen(t *testing.T) {
 					}
 					s.chargedOnce("1")
 					noted := !ran || !slots.acked // else nobody came who could have noted it
-					if row := s.row("1"); row.GoneOn() != noted || row.Captures != 1 {
+					if row := s.row("1"); row.Forwarded != noted || row.Tries != 1 {
 						t.Errorf("row %+v", row)
 					}
 					if left := s.values(list); len(left) != 0 {
@@ -290,6 +290,7 @@ func TestKilledBetweenParkAndAck(t *testing.T) {
 				if err := writeRow(s.fence, zabor.Held, key("1")); err != nil {
 					t.Fatal(err)
 				}
+				s.anyRequest("1 = 1")
 				put(t, newMessage(s.o.redis, php.framework, "1"))
 				started := make(chan *process, 1)
 				kill := sync.OnceFunc(func() { w := <-started; w.kill(); started <- w })
@@ -312,7 +313,7 @@ func TestKilledBetweenParkAndAck(t *testing.T) {
 					t.Errorf("%d and %d failed messages, want one", laravel, symfony)
 				}
 				if row := s.row("1"); row.State != zabor.Held || row.Parked == "" || s.provider.Stats().Posts != 0 {
-					t.Errorf("row %+v, %d requests", row, s.provider.Stats().Posts)
+					t.Errorf("the row is %s, parked is %q, %d requests", row.State, row.Parked, s.provider.Stats().Posts)
 				}
 				s.empty()
 			})

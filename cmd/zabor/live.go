@@ -86,7 +86,7 @@ func (p *program) live(file *config.Config, store *sqlstore.Store, queues []queu
 		return nil, err
 	}
 	l.tables(queues)
-	l.keys()
+	l.keys(queues)
 	l.journal()
 	if err := l.statements(); err != nil {
 		return nil, err
@@ -165,19 +165,12 @@ func failedTable(q *config.Queue) sqlstore.Table {
 }
 
 // keys asks whether keys are made as those of the rows that are there.
-func (l *liveChecks) keys() {
-	ctx, cancel := context.WithTimeout(l.ctx, doctorWait)
-	defer cancel()
-	before := len(l.list)
-	if _, err := newRecipes(ctx, l.file, l.store, nil); err != nil {
+func (l *liveChecks) keys(queues []queue) {
+	if _, err := l.checkKeys(l.installation(l.file, l.store, queues), false); err != nil {
 		l.failed("steps", err)
+		return
 	}
-	if err := checkImported(ctx, l.file, l.store); err != nil {
-		l.failed("steps", err)
-	}
-	if len(l.list) == before {
-		l.add(liveGood, "steps", "", "")
-	}
+	l.add(liveGood, "steps", "", "")
 }
 
 // journal asks whether this user may write the journal's folder, or make it.

@@ -12,6 +12,11 @@ import (
 )
 
 func main() {
+	defer func() {
+		if fault := recover(); fault != nil {
+			os.Exit(reportFault(os.Stderr, fault))
+		}
+	}()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	redis.SetLogger(quiet{}) // what it says comes back as an error too

@@ -8,9 +8,8 @@ import (
 )
 
 type migrateCommand struct {
-	Print   string   `placeholder:"DATABASE" enum:",mysql,postgres,sqlite" default:"" help:"Print the SQL for mysql, postgres or sqlite, for a database administrator; nothing is connected to."`
-	GiveUp  []string `placeholder:"QUEUE" help:"Give QUEUE back to PHP without a whole drain: the next start on it looks at all of it anew. Lists what PHP's workers would charge a second time, and exits 1 if there is any; with zabor's workers stopped."`
-	NewStep []string `placeholder:"STEP" help:"Accept that the keys of STEP are made in a new way from now on."`
+	Print  string   `placeholder:"DATABASE" enum:",mysql,postgres,sqlite" default:"" help:"Print the SQL for mysql, postgres or sqlite, for a database administrator; nothing is connected to."`
+	GiveUp []string `placeholder:"QUEUE" help:"Give QUEUE back to PHP without a whole drain: the next start on it looks at all of it anew. Lists what PHP's workers would charge a second time, and exits 1 if there is any; with zabor's workers stopped."`
 }
 
 func (c *migrateCommand) Run(p *program) error {
@@ -45,11 +44,6 @@ func (c *migrateCommand) Run(p *program) error {
 	after, err := store.Migrated(p.ctx)
 	if err != nil {
 		return storeFailure(err)
-	}
-	if len(c.NewStep) > 0 {
-		if err := checkRecipes(p.ctx, file, store, c.NewStep); err != nil {
-			return err
-		}
 	}
 	done := "were up to date: nothing was changed"
 	switch {

@@ -197,7 +197,7 @@ func TestAStopWhileTheDatabaseIsDown(t *testing.T) {
 	w := s.worker()
 	s.charges(1)
 	kept := func() []string {
-		names, err := filepath.Glob(filepath.Join(journal, "*.success.json"))
+		names, err := filepath.Glob(filepath.Join(journal, "*.success"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -221,11 +221,15 @@ func own(ctx context.Context, file *config.Config, store *sqlstore.Store, s queu
 	return m.write(ctx, file, store, s)
 }
 
-// disown writes that s is not zabor's any more: a start looks at all of it anew.
+// disown writes that s is not zabor's any more: a start looks at all of it anew. The
+// table still knows which installation had it.
 func disown(ctx context.Context, file *config.Config, store *sqlstore.Store, s queue) error {
 	m, err := readMarker(ctx, file, store, s)
 	if err != nil {
 		return err
+	}
+	if err := s.redis.Del(ctx, s.markerKey()).Err(); err != nil {
+		return unreachable(fmt.Errorf("queue %s: %w", s.Name(), err), "nothing was changed; is Redis up?")
 	}
 	return m.without().write(ctx, file, store, s)
 }
@@ -281,7 +285,7 @@ func (p *program) takeOver(ctx context.Context, i *importer, list []queue) error
 		}
 		p.log.Info("the queue is zabor's from now on", "queue", s.Name(), "messages", found.Messages)
 	}
-	return forgetImport(ctx, i.file, i.store)
+	return nil
 }
 
 // importCommandLine is the import of s as a person types it.

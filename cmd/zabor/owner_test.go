@@ -125,8 +125,8 @@ func TestFirstStart(t *testing.T) {
 	same(again["async"], async)
 	same(again["payments"], payments)
 	for _, order := range []string{"1", "2", "3", "4", "11", "12", "13"} {
-		if row := s.row(order); row.State != zabor.Held || row.Basis != zabor.ByImport || row.Amount.Minor != 1999 || !strings.Contains(row.Reason, "another worker has had it") {
-			t.Errorf("order %s: %s by %s: %s", order, row.State, row.Basis, row.Reason)
+		if row := s.row(order); row.State != zabor.Held || row.Cause != zabor.ByImport || row.Amount.Minor != 1999 || !strings.Contains(row.Reason, "another worker has had it") {
+			t.Errorf("order %s: %s by %s: %s", order, row.State, row.Cause, row.Reason)
 		}
 	}
 	if got := s.depth(); got != before {
@@ -188,7 +188,7 @@ func TestPHPBeforeTheStart(t *testing.T) {
 	eventually(t, "order 2 is released and charged", func() bool { return s.state("2") == zabor.Settled })
 	w.signal(syscall.SIGTERM)
 	w.exit(exitGood)
-	s.command(exitGood, "fence", "settle", "1", "charge", "pay_1", "--reason", "found", "--by", "ops", "--yes")
+	s.command(exitGood, "fence", "settle", "1", "charge", "pay_of_php", "--reason", "found", "--by", "ops", "--yes")
 	s.command(exitGood, "worker", "--drain", "--queue", "payments")
 	had(3)
 	refused()

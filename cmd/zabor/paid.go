@@ -15,6 +15,8 @@ import (
 
 	"zabor"
 	"zabor/audit"
+	"zabor/internal/config"
+	"zabor/provider"
 	"zabor/step"
 )
 
@@ -102,6 +104,7 @@ func (c *importCommand) exports(p *program, i *importer) ([]audit.Export, error)
 		if e.Provider == "" && len(i.file.Providers) == 1 {
 			exports[n].Provider = slices.Collect(maps.Keys(i.file.Providers))[0]
 		}
+		exports[n].Units = unitsOf(i.file, e.Provider)
 	}
 	return exports, nil
 }
@@ -334,7 +337,7 @@ func (p *paidImport) one(ctx context.Context, c audit.Claimed) error {
 		p.unsure++
 	}
 	if against != "" && len(p.problems) < mostProblems {
-		p.problems = append(p.problems, paidProblem{keyJSON{c.Key.Scope, c.Key.Order, c.Key.Step}, against, c.Places})
+		p.problems = append(p.problems, paidProblem{newKeyJSON(c.Key), against, c.Places})
 	}
 	return nil
 }
@@ -400,11 +403,24 @@ func (p *paidImport) print(to io.Writer) error {
 		}
 	}
 	for _, one := range p.problems {
-		k := zabor.Key{Scope: one.Key.Scope, Order: one.Key.Order, Step: one.Key.Step}
-		fmt.Fprintf(to, "%s: %s (%s)\n", printable(k.String()), printable(one.What), strings.Join(one.Places, ", "))
+		fmt.Fprintf(to, "%s: %s (%s)\n", one.Key.key(), printable(one.What), strings.Join(one.Places, ", "))
 	}
 	_, err := fmt.Fprintln(to)
 	return err
+}
+
+// unitsOf are the units in which the provider of that name writes amounts; without a
+// name, those of the only one.
+func unitsOf(file *config.Config, name string) provider.Units {
+	if name == "" && len(file.Providers) == 1 {
+		name = slices.Collect(maps.Keys(file.Providers))[0]
+	}
+	if p := file.Providers[name]; p != nil {
+		if known, ok := provider.BuiltinNamed(p.Profile); ok {
+			return known.Units()
+		}
+	}
+	return nil
 }
 
 // readExports are the files that --provider-export names.
@@ -416,7 +432,7 @@ func (p *program) readExports(named []string, columns string) ([]audit.Export, e
 			return nil, usage(fmt.Errorf("--columns: %w", err), "")
 		}
 		mapped = &read
-		if len(read.Status) == 0 && len(named) > 0 {
+		if len(read.Status) == 0 && len(read.Reference) > 0 && len(named) > 0 {
 			p.log.Warn("--columns names no status: every line of the export counts as a payment that went through, also one that failed", "fix", "add status=COLUMN:paid|captured, or take a file in which only such lines are")
 		}
 	}

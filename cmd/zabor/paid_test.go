@@ -111,8 +111,8 @@ func TestImportPayments(t *testing.T) {
 			// One of the two sources alone makes no choice of what both contradicted.
 			s.exec("DELETE FROM payments WHERE ref = 'pay_5b'")
 			s.command(exitBad, "import", "--queue", "payments", "--payments-query", query)
-			if row := s.row("5"); row.State != zabor.Held || row.Basis != zabor.ByContradiction {
-				t.Errorf("order 5 is %s by %s (%s)", row.State, row.Basis, row.Reason)
+			if row := s.row("5"); row.State != zabor.Held || row.Cause != zabor.ByConflict {
+				t.Errorf("order 5 is %s by %s (%s)", row.State, row.Cause, row.Reason)
 			}
 			if row := s.row("3"); row.Amount != (zabor.Money{Minor: 1999, Currency: "EUR"}) {
 				t.Errorf("order 3 is held for %+v", row.Amount)

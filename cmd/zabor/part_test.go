@@ -38,7 +38,7 @@ func TestParts(t *testing.T) {
 	}
 	for _, step := range []string{"charge:R-1", "charge:R-2"} {
 		row, err := s.store.Load(t.Context(), zabor.Key{Scope: "test", Order: target, Step: step})
-		if err != nil || row.State != zabor.Settled || row.Captures != 1 {
+		if err != nil || row.State != zabor.Settled || row.Tries != 1 {
 			t.Errorf("%s: %+v, %v; want it settled by one call", step, row, err)
 		}
 	}

@@ -273,7 +273,8 @@ func (k *peeker) foresee(ctx context.Context, q queue, m *worker.Message, place 
 		one.Verdict, one.Reason = verdictRefuse, err.Error()
 		return one, nil
 	}
-	one.Key = &keyJSON{e.Key.Scope, e.Key.Order, e.Key.Step}
+	key := newKeyJSON(e.Key)
+	one.Key = &key
 	row, found := k.row(ctx, e.Key)
 	if found != nil {
 		return one, found
@@ -440,7 +441,7 @@ func (o *peekOutput) message(m peeked) error {
 		}
 	}
 	if m.Key != nil {
-		line("key", printable(zabor.Key{Scope: m.Key.Scope, Order: m.Key.Order, Step: m.Key.Step}.String()))
+		line("key", m.Key.key().String())
 	}
 	line("amount", m.Amount)
 	line("row", string(m.State))

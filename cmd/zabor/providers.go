@@ -1,9 +1,11 @@
 package main
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
+	"io"
+	"maps"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -29,7 +31,7 @@ func (c *providersList) Run(p *program) error {
 		return json.NewEncoder(p.stdout).Encode(out)
 	}
 	w := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "PROFILE\tPROVIDER\tKEY\tSENT AGAIN\tLOOK-UP\tWRITE")
+	fmt.Fprintln(w, "PROFILE\tPROVIDER\tCALLS\tWRITE")
 	for _, b := range all {
 		s := summary(b)
 		if !s.Callable {
@@ -39,7 +41,7 @@ func (c *providersList) Run(p *program) error {
 		if b.Account != "" {
 			write = fmt.Sprintf("account (%s) and secret", b.Account)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", s.Name, s.Title, s.Key, cmp.Or(s.ReplayFor, "never"), s.Lookup, write)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", s.Name, s.Title, strings.Join(s.Calls, ", "), write)
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -55,34 +57,16 @@ func (c *providersList) Run(p *program) error {
 // providerSummary is a provider in one line.
 type providerSummary struct {
 	provider.Builtin
-	Callable  bool   `json:"callable"`
-	Key       string `json:"key,omitempty"`        // header or field
-	ReplayFor string `json:"replay_for,omitempty"` // how long the same request may be sent again; empty: never
-	Lookup    string `json:"lookup,omitempty"`     // what a look-up finds a call by
+	Callable bool     `json:"callable"`
+	Calls    []string `json:"calls,omitempty"` // names of the lines that are taken
 }
 
 func summary(b provider.Builtin) providerSummary {
 	s := providerSummary{Builtin: b, Callable: b.Uncallable == ""}
-	if !s.Callable {
-		return s
-	}
-	s.Key = cmp.Or(b.Base.Key.Header, b.Base.Key.Field)
-	if d := b.Base.ReplayFor(); d > 0 {
-		s.ReplayFor = d.String()
-	}
-	s.Lookup = "none"
-	if l := b.Base.Lookup; l != nil {
-		var by []string
-		if l.Path != "" {
-			by = append(by, "key")
+	for _, line := range b.Base.Calls {
+		if line.Refused == "" {
+			s.Calls = append(s.Calls, line.Name)
 		}
-		if l.Prepared != "" {
-			by = append(by, "prepared id")
-		}
-		if l.Reference != "" {
-			by = append(by, "reference")
-		}
-		s.Lookup = strings.Join(by, ", ")
 	}
 	return s
 }
@@ -100,23 +84,57 @@ func (c *providersShow) Run(p *program) error {
 	if c.JSON {
 		return json.NewEncoder(p.stdout).Encode(struct {
 			providerSummary
-			Facts []provider.Fact `json:"facts"`
-		}{summary(b), b.Facts()})
+			Table []provider.Sheet  `json:"table"`
+			Why   map[string]string `json:"why"`
+		}{summary(b), b.Sheets(), b.Why})
 	}
 	fmt.Fprintf(p.stdout, "%s (profile: %s)\n%s\n", b.Title, b.Name, b.Covers)
 	if b.Uncallable != "" {
 		fmt.Fprintf(p.stdout, "not callable: %s\n", b.Uncallable)
 	}
-	for _, f := range b.Facts() {
-		value := "none"
-		if f.Value != nil {
-			text, err := json.Marshal(f.Value)
-			if err != nil {
-				return err
-			}
-			value = string(text)
+	if sheets := b.Sheets(); len(sheets) > 0 {
+		if err := showTable(p.stdout, sheets); err != nil {
+			return err
 		}
-		fmt.Fprintf(p.stdout, "\n%s: %s\n    %s\n", f.Setting, value, f.Why)
+	}
+	fmt.Fprintln(p.stdout)
+	for _, name := range slices.Sorted(maps.Keys(b.Why)) {
+		fmt.Fprintf(p.stdout, "%s: %s\n", name, b.Why[name])
+	}
+	return nil
+}
+
+// showTable prints the lines of a profile, and below them where each part is from.
+func showTable(to io.Writer, sheets []provider.Sheet) error {
+	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "\nLINE\tDOES\tREQUEST\tSENT AGAIN WITHIN\tNOTHING FOUND IS PROOF")
+	for _, s := range sheets {
+		if s.Refused == "" {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", s.Name, s.Does, s.Request, s.Again, s.Absent)
+		}
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for _, s := range sheets {
+		if s.Refused != "" {
+			fmt.Fprintf(to, "refused: %s: %s\n", s.Request, s.Refused)
+		}
+	}
+	for _, s := range sheets {
+		if s.Refused != "" {
+			continue
+		}
+		fmt.Fprintf(to, "\n%s\n", s.Name)
+		for _, f := range s.Facts {
+			fmt.Fprintf(to, "  %s: %s\n", f.Part, strings.Join(f.Says, "\n    "))
+			if f.Source != "" {
+				fmt.Fprintf(to, "    source: %s\n", f.Source)
+			}
+			if f.Unverified != "" {
+				fmt.Fprintf(to, "    not verified: %s\n", f.Unverified)
+			}
+		}
 	}
 	return nil
 }

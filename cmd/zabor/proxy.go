@@ -95,6 +95,23 @@ func (p *program) serveAll(choose func(*config.Config) error, kind, stopMoment s
 			return err
 		}
 	}
+	lanes := 0
+	if w != nil {
+		lanes = w.Lanes
+	}
+	status := p.statusOf(kind, core, lanes, names(list))
+	if w == nil && file.Proxy.Observe { // nothing is fenced
+		defer p.tellAlive(store, status)()
+	} else {
+		keys, stopKeys, err := p.guardKeys(core, list, status)
+		if err != nil {
+			return err
+		}
+		defer stopKeys()
+		if w != nil {
+			w.KeysChanged, w.Holds = keys.Changed, keys.Holds
+		}
+	}
 	if open == nil {
 		if err := p.recover(core.fence); err != nil {
 			return err
@@ -117,11 +134,6 @@ func (p *program) serveAll(choose func(*config.Config) error, kind, stopMoment s
 	if err != nil {
 		return err
 	}
-	lanes := 0
-	if w != nil {
-		lanes = w.Lanes
-	}
-	defer p.tellAlive(store, p.statusOf(kind, core, lanes, names(list)))()
 	pages := func() error { return nil }
 	if file.Dashboard != nil {
 		if pages, err = p.serveDashboard(behind, &office{program: p, file: file, store: store, fence: core.fence, queues: list}); err != nil {

@@ -23,11 +23,13 @@ import (
 // caller to decide. An error holds nothing of the address but what is wrong in it.
 func newRedis(address string) (redis.UniversalClient, error) {
 	u, err := url.Parse(address)
-	if err != nil {
-		if parse, ok := errors.AsType[*url.Error](err); ok {
-			err = parse.Err // the error itself shows the whole address
-		}
-		return nil, err
+	switch {
+	case strings.Contains(address, "#"):
+		return nil, errors.New("the address has a #, which ends an address")
+	case err != nil && strings.Contains(err.Error(), "invalid port") && (!strings.Contains(address, "@") || strings.Contains(authority(address), "@")):
+		return nil, errors.New("invalid port: it is no number")
+	case err != nil: // its text may hold a part of the password
+		return nil, errors.New("the address cannot be read: a sign of the user, the password or the port must be written otherwise")
 	}
 	query := u.Query()
 	isCluster := query.Get("cluster") == "true"
@@ -67,6 +69,15 @@ func newRedis(address string) (redis.UniversalClient, error) {
 	}
 	options.MaxRetries, options.ContextTimeoutEnabled = -1, true
 	return redis.NewClient(options), nil
+}
+
+// authority is what stands between // and the first / or ? of an address.
+func authority(address string) string {
+	_, rest, _ := strings.Cut(address, "//")
+	if end := strings.IndexAny(rest, "/?"); end >= 0 {
+		rest = rest[:end]
+	}
+	return rest
 }
 
 // database is the number of client's database; a cluster has only 0.

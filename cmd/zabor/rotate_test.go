@@ -51,7 +51,7 @@ func TestASecretIsReadAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	row := zabor.Row{Key: zabor.Key{Order: "1", Step: "charge"}, Provider: "acquirer", ProviderKey: "abcdefghijklmnopqrstuvwxyz", Request: request, Captures: 1}
+	row := zabor.Row{Key: zabor.Key{Order: "1", Step: "charge"}, Endpoint: zabor.Endpoint{Provider: "acquirer"}, ProviderKey: "abcdefghijklmnopqrstuvwxyz", Tries: 1, Unproven: 1, Open: zabor.Open{Request: request}}
 	wants := func(want string) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

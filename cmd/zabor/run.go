@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"path/filepath"
+	"runtime"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -20,6 +22,7 @@ const (
 	exitBad         = 1 // done, and the answer is bad
 	exitUsage       = 2 // usage or configuration
 	exitUnreachable = 3 // a server cannot be reached; nothing was changed
+	exitFault       = 4 // a fault of zabor itself
 )
 
 // cli is every command and flag. Each flag is also ZABOR_FLAG_NAME.
@@ -37,6 +40,7 @@ type cli struct {
 	Serve     serveCommand     `cmd:"" help:"All that the configuration has, in one process: worker, proxy and dashboard."`
 	Peek      peekCommand      `cmd:"" help:"What zabor would do with each message on the queues: key, request, verdict. Takes and changes nothing."`
 	Import    importCommand    `cmd:"" help:"Once, before the first start: settled rows for what was charged before, held ones for what another worker has had."`
+	Schema    schemaCommand    `cmd:"" help:"What the keys of each step are made of: what is in force, what is configured, and a person's word for a change."`
 	Migrate   migrateCommand   `cmd:"" help:"Create or upgrade the tables, or print the SQL."`
 	Fence     fenceCommand     `cmd:"" help:"Look at rows of the fence."`
 	Failed    failedCommand    `cmd:"" help:"Failure transports of the queues: list, put back, forget."`
@@ -132,6 +136,27 @@ func withoutCards(_ []string, a slog.Attr) slog.Attr {
 		a.Value = slog.StringValue(card.Mask(text))
 	}
 	return a
+}
+
+// reportFault prints a panic on one line, with the place in the source, and returns
+// the exit code.
+func reportFault(to io.Writer, fault any) int {
+	where := "an unknown place"
+	frames := make([]uintptr, 64)
+	list := runtime.CallersFrames(frames[:runtime.Callers(1, frames)])
+	for panicked, more := false, true; more; {
+		var frame runtime.Frame
+		frame, more = list.Next()
+		switch {
+		case frame.Function == "runtime.gopanic":
+			panicked = true
+		case panicked && !strings.HasPrefix(frame.Function, "runtime."):
+			where, more = fmt.Sprintf("%s:%d", filepath.Base(frame.File), frame.Line), false
+		}
+	}
+	text := card.Mask(strings.Join(strings.Fields(fmt.Sprint(fault)), " "))
+	fmt.Fprintf(to, "zabor: error: this is a fault in zabor %s: %s (%s). Please report this line; CONTRIBUTING.md says where. Rows and messages are as they were saved: start the command again\n", version, text, where)
+	return exitFault
 }
 
 // failure is an error with the exit code it deserves and what to do next.

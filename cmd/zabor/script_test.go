@@ -142,15 +142,18 @@ func writeRow(address string, state zabor.State, k zabor.Key) error {
 	defer cancel()
 	name := strings.Trim(strconv.QuoteToASCII(k.Order), `"`)
 	row := zabor.Row{
-		Key: k, State: state, Basis: zabor.ByCall, Claim: zabor.Claim{Epoch: 1, ID: [16]byte{1}},
-		Provider: "acquirer", Generation: 1, ProviderKey: "key-of-" + name, PrepareKey: "prepare-" + name,
-		Amount: zabor.Money{Minor: 1999, Currency: "EUR"}, Message: "m", Fingerprint: "f", Request: []byte("{}"),
-		Captures: 1, Allowance: 3, Lease: time.Hour, HoldAfter: time.Hour, PendingFor: time.Hour, Reason: "written by a test",
+		Key: k, State: state, Cause: zabor.ByCall, Claim: zabor.Claim{Epoch: 1, ID: [16]byte{1}},
+		Endpoint: zabor.Endpoint{Provider: "acquirer"}, Generation: 1, ProviderKey: "key-of-" + name,
+		Amount: zabor.Money{Minor: 1999, Currency: "EUR"}, Fingerprint: zabor.Fingerprint{Message: "m", Request: "f"}, Tries: 1, Unproven: 1, Reason: "written by a test",
+		Open: zabor.Open{Request: []byte("{}"), PrepareKey: "prepare-" + name, Lease: time.Hour, HoldAfter: time.Hour, PendingFor: time.Hour},
+	}
+	if state == zabor.Declined { // the answer to its one send
+		row.Unproven = 0
 	}
 	if state == zabor.Settled || state == zabor.Pending {
 		row.Reference = "pay_" + name
 	}
-	_, err = store.Insert(ctx, row, zabor.Write{Lease: row.Lease})
+	_, err = store.Insert(ctx, row, zabor.Write{Lease: row.Open.Lease, DueIn: zabor.Never})
 	return err
 }
 

@@ -54,7 +54,7 @@ func TestSoak(t *testing.T) {
 	}
 	again := 0
 	for _, row := range s.rows() {
-		if row.Captures > 1 || row.Basis == zabor.ByLookup || row.Basis == zabor.ByMissingRow {
+		if row.Tries > 1 || row.Cause == zabor.ByLookup || row.Cause == zabor.ByMissingRow {
 			again++
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"net"
 	"net/url"
 	"slices"
 	"strings"
@@ -27,7 +28,7 @@ type station struct {
 	*messenger.Config // of a Symfony queue; nil: it is Laravel's
 }
 
-// stations are the queues' places. close ends their connections.
+// stations are the queues' places. close ends their connections; it is never nil.
 func stations(file *config.Config) (list []station, closeAll func(), err error) {
 	var clients []redis.UniversalClient
 	closeAll = func() {
@@ -35,18 +36,17 @@ func stations(file *config.Config) (list []station, closeAll func(), err error) 
 			c.Close()
 		}
 	}
-	defer func() {
-		if err != nil {
-			closeAll()
-		}
-	}()
+	fail := func(key string, err error) ([]station, func(), error) {
+		closeAll()
+		return nil, func() {}, usage(config.Errors{file.Finding(key, err.Error(), "")}, "nothing was started; "+addressFix)
+	}
 	var client redis.UniversalClient // of all Laravel queues
 	for _, name := range slices.Sorted(maps.Keys(file.Queues)) {
 		switch q := file.Queues[name]; {
 		case q.Laravel != nil:
 			if client == nil {
 				if client, err = newRedis(string(file.Redis)); err != nil {
-					return nil, nil, usage(fmt.Errorf("%s: redis: %w", file.Path, err), "")
+					return fail("redis", err)
 				}
 				clients = append(clients, client)
 			}
@@ -54,7 +54,7 @@ func stations(file *config.Config) (list []station, closeAll func(), err error) 
 		case q.Symfony != nil:
 			c, err := messenger.ParseDSN(string(q.Symfony.DSN))
 			if err != nil {
-				return nil, nil, usage(fmt.Errorf("%s: queues.%s: %w", file.Path, name, err), "")
+				return fail("queues."+name+".symfony.dsn", err)
 			}
 			client := redis.NewUniversalClient(c.Options())
 			clients = append(clients, client)
@@ -63,6 +63,9 @@ func stations(file *config.Config) (list []station, closeAll func(), err error) 
 	}
 	return list, closeAll, nil
 }
+
+// addressFix says how a password is written into an address.
+const addressFix = "in an address's user and password write %23 for #, %40 for @, %2F for /, %3A for :, %3F for ? and %25 for %"
 
 // startUp refuses what would lose messages or have them taken by two, before any
 // is taken, and says what a person wants to see of a start.
@@ -74,6 +77,9 @@ func (p *program) startUp(ctx context.Context, file *config.Config, list []queue
 		depth, err := s.Depth(ctx)
 		if err != nil {
 			return unreachable(fmt.Errorf("queue %s: %w", s.Name(), err), "nothing was taken; is Redis up, and is its address right?")
+		}
+		if s.Reserve > config.LongestReserve {
+			p.log.Warn("a message whose worker was killed is handed to nobody before its reserve ends: were these milliseconds? The setting is in seconds", "queue", s.Name(), "reserve", s.Reserve)
 		}
 		p.log.Info("queue", "name", s.Name(), "ready", depth.Ready, "reserved", depth.Reserved, "delayed", depth.Delayed, "reserve", s.Reserve)
 		for err := range p.checkQueue(ctx, s, acceptEviction) {
@@ -129,6 +135,9 @@ func (p *program) tellProvider(file *config.Config, name string) {
 // checkPlaces looks for what the configuration alone tells: keys that a cache
 // would clear, and messages that would be forwarded in a circle.
 func (p *program) checkPlaces(file *config.Config, list []queue) error {
+	if wrong := sharedKeys(file, list); len(wrong) > 0 {
+		return usage(config.Errors(wrong), "nothing was started")
+	}
 	for _, s := range list {
 		for i, k := range file.KeepApart {
 			if k.DB != s.db {
@@ -170,6 +179,72 @@ func circles(file *config.Config, s queue) (wrong []config.Finding) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(file.Steps)) {
 		check(file.Steps[name].Then, "steps."+name+".then")
+	}
+	return wrong
+}
+
+// server is where a client connects to, in one spelling for each server.
+func server(s station) string {
+	var addrs []string
+	switch {
+	case s.Config != nil:
+		addrs = append(addrs, s.Addrs...)
+	default:
+		switch client := s.redis.(type) {
+		case *redis.Client:
+			addrs = append(addrs, client.Options().Addr)
+		case *redis.ClusterClient:
+			addrs = append(addrs, client.Options().Addrs...)
+		}
+	}
+	for i, a := range addrs {
+		host, port, err := net.SplitHostPort(strings.ToLower(a))
+		if err == nil && (host == "localhost" || net.ParseIP(host).IsLoopback()) {
+			addrs[i] = "127.0.0.1:" + port
+		}
+	}
+	slices.Sort(addrs)
+	return strings.Join(addrs, ",")
+}
+
+// sharedKeys are the settings by which one key in Redis is two things: two queues,
+// or a queue and a failure transport. What zabor puts there it would take again.
+func sharedKeys(file *config.Config, list []queue) (wrong []config.Finding) {
+	type place struct {
+		server string
+		db     int
+		key    string
+	}
+	queues := map[place]string{}
+	for _, s := range list {
+		at := place{server(s.station), s.db, s.key}
+		key := "queues." + s.queue + ".laravel"
+		if s.Config != nil {
+			key = "queues." + s.queue + ".symfony.dsn"
+		}
+		if other, taken := queues[at]; taken {
+			wrong = append(wrong, file.Finding(key, fmt.Sprintf("%s in database %d is queue %s too: each would take, and ack, the other's messages", s.key, s.db, other), "write a stream (or prefix and name) of its own, or take one of the queues out"))
+			continue
+		}
+		queues[at] = s.queue
+	}
+	for _, s := range list {
+		failed := file.Queues[s.queue].Failed
+		if s.Config == nil || failed == nil || failed.Stream == "" {
+			continue
+		}
+		if other, taken := queues[place{server(s.station), s.db, failed.Stream}]; taken {
+			wrong = append(wrong, file.Finding("queues."+s.queue+".failed.stream", fmt.Sprintf("%s is the stream of queue %s, which zabor takes from: a failed message would come back, and go on for ever", failed.Stream, other),
+				"write the stream of the application's failure transport, which is another one"))
+		}
+		if file.Bus == nil {
+			continue
+		}
+		for _, pattern := range slices.Sorted(maps.Keys(file.Bus.Forward)) {
+			if file.Bus.Forward[pattern] == failed.Stream {
+				wrong = append(wrong, file.Finding("bus.forward."+string(pattern), fmt.Sprintf("%s is the failure transport of queue %s: no worker takes from it", failed.Stream, s.queue), "write a stream that the PHP workers take from"))
+			}
+		}
 	}
 	return wrong
 }

@@ -23,7 +23,13 @@ func TestStoppedBeforeTheSendDoesNotSend(t *testing.T) {
 			}
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				s := newShop(t, d.open(t), options{})
+				// The one that wakes up alone does so within its reserve, so that its
+				// word is enough: that try is not counted.
+				o, tries := options{reserve: time.Minute}, 1
+				if takenOver {
+					o, tries = options{}, 2
+				}
+				s := newShop(t, d.open(t), o)
 				put(t, newMessage(s.o.redis, "laravel", control), newMessage(s.o.redis, "laravel", target))
 				first := s.worker("--stop-at", "sending:"+target)
 				first.stopped()
@@ -46,8 +52,8 @@ func TestStoppedBeforeTheSendDoesNotSend(t *testing.T) {
 				if posts := s.provider.Stats().Posts; posts != 2 {
 					t.Errorf("%d requests reached the provider, want 2", posts)
 				}
-				if row := s.row(target); row.Captures != 2 {
-					t.Errorf("%d captures, want the one that slept and the one that sent", row.Captures)
+				if row := s.row(target); row.Tries != tries {
+					t.Errorf("%d tries are counted, want %d", row.Tries, tries)
 				}
 			})
 		}
@@ -97,7 +103,7 @@ func (s *shop) leaseOver(order string) {
 		if row.State != zabor.Captured {
 			s.t.Fatalf("the row of %s is %q, want captured", order, row.State)
 		}
-		return row.ReadAt.After(row.SendUntil)
+		return row.ReadAt.After(row.Open.SendUntil)
 	})
 }
 

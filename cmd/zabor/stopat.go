@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"runtime"
+	"slices"
 	"sync"
 
 	"github.com/redis/go-redis/v9"
@@ -35,9 +36,14 @@ type ackHook struct {
 	at func(zabor.Checkpoint, zabor.Key)
 }
 
-func (h ackHook) told(ctx context.Context, err error) error {
-	if key, ok := worker.AckOf(ctx); ok && err == nil { // a script that Redis does not know yet is sent again
-		h.at(worker.Acking, key)
+func (h ackHook) told(ctx context.Context, err error, cmds ...redis.Cmder) error {
+	acks := slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool { // and not what begins a connection
+		return slices.Contains([]string{"evalsha", "eval", "zrem", "lrem"}, cmd.Name())
+	})
+	if acks && err == nil { // else a script that Redis does not know yet is sent again
+		for _, key := range worker.AcksOf(ctx) {
+			h.at(worker.Acking, key)
+		}
 	}
 	return err
 }
@@ -45,9 +51,9 @@ func (h ackHook) told(ctx context.Context, err error) error {
 func (h ackHook) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 func (h ackHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error { return h.told(ctx, next(ctx, cmd)) }
+	return func(ctx context.Context, cmd redis.Cmder) error { return h.told(ctx, next(ctx, cmd), cmd) }
 }
 
 func (h ackHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error { return h.told(ctx, next(ctx, cmds)) }
+	return func(ctx context.Context, cmds []redis.Cmder) error { return h.told(ctx, next(ctx, cmds), cmds...) }
 }

@@ -61,7 +61,7 @@ func TestTwoRequestsAndTwoResolvers(t *testing.T) {
 			workers[1].kill()
 			s.paidOnce(control)
 			s.paidOnce(target)
-			if row := s.row(target); row.Prepared == "" || row.Reference == "" || row.Attempts() > 2 {
+			if row := s.row(target); row.Prepared == "" || row.Reference == "" || row.Tries > 2 {
 				t.Errorf("row %+v", row)
 			}
 			intents := s.provider.Stats().Posts

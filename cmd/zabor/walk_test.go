@@ -439,7 +439,7 @@ func (w *walk) forgets(orders ...string) {
 		w.t.Fatal(err)
 	}
 	for _, order := range orders {
-		at := slices.IndexFunc(failed, func(m failedJSON) bool { return m.Key != nil && m.Key.Order == order })
+		at := slices.IndexFunc(failed, func(m failedJSON) bool { return m.Key != nil && string(m.Key.Order) == order })
 		if at < 0 {
 			w.t.Fatalf("order %s is not among the failed messages %v", order, failed)
 		}

@@ -60,6 +60,12 @@ func (c *workerCommand) Run(p *program) error {
 	if err := p.ready(core, w, list, c.AcceptEviction); err != nil {
 		return err
 	}
+	keys, stopKeys, err := p.guardKeys(core, list, p.statusOf("worker", core, w.Lanes, names(list)))
+	if err != nil {
+		return err
+	}
+	defer stopKeys()
+	w.KeysChanged, w.Holds = keys.Changed, keys.Holds
 	if err := p.recover(core.fence); err != nil {
 		return err
 	}
@@ -69,7 +75,6 @@ func (c *workerCommand) Run(p *program) error {
 	if err != nil {
 		return err
 	}
-	defer p.tellAlive(store, p.statusOf("worker", core, w.Lanes, names(list)))()
 	var wg sync.WaitGroup
 	wg.Go(served)
 	wg.Go(func() { p.resolve(ctx, core) })
@@ -140,6 +145,9 @@ func (p *program) ready(c *core, w *worker.Worker, list []queue, acceptEviction 
 	if err := p.startUp(p.ctx, c.file, list, acceptEviction); err != nil {
 		return err
 	}
+	if _, err := p.checkKeys(p.installation(c.file, c.store, list), false); err != nil {
+		return err
+	}
 	return p.takeOver(p.ctx, &importer{file: c.file, store: c.store, steps: w.Steps, readOnly: true, log: p.log, say: progress(p), steppedOn: map[string]bool{}}, list)
 }
 
@@ -158,12 +166,6 @@ func (p *program) work(ctx context.Context, w *worker.Worker, list []queue) {
 
 // newWorker wires the worker and its queues. closeAll ends their connections.
 func (p *program) newWorker(c *core) (w *worker.Worker, list []queue, closeAll func(), err error) {
-	if err := checkRecipes(p.ctx, c.file, c.store, nil); err != nil {
-		return nil, nil, nil, err
-	}
-	if err := checkImported(p.ctx, c.file, c.store); err != nil {
-		return nil, nil, nil, err
-	}
 	if list, closeAll, err = p.queues(c.file, c.store); err != nil {
 		return nil, nil, nil, err
 	}
@@ -200,6 +202,15 @@ func (p *program) newWorker(c *core) (w *worker.Worker, list []queue, closeAll f
 // secondsToStop is how long a stop can take: the longest call, its saving,
 // the answer to the queue, the delivery of alerts, and the last spans.
 func secondsToStop(file *config.Config) int {
+	stop := longestCall(file) + zabor.SaveTimeout + worker.AnswerTimeout + alertsTime
+	if wantsTraces(file) {
+		stop += tracing.CloseTime
+	}
+	return int(stop / time.Second)
+}
+
+// longestCall is the longest that one call may take.
+func longestCall(file *config.Config) time.Duration {
 	longest := time.Duration(0)
 	for _, s := range file.Compiled() {
 		longest = max(longest, s.Timeout())
@@ -209,11 +220,7 @@ func secondsToStop(file *config.Config) int {
 			longest = max(longest, one.Timeout)
 		}
 	}
-	stop := longest + zabor.SaveTimeout + worker.AnswerTimeout + alertsTime
-	if wantsTraces(file) {
-		stop += tracing.CloseTime
-	}
-	return int(stop / time.Second)
+	return longest
 }
 
 // drained waits until the queues hold nothing and no row of this installation

@@ -86,7 +86,7 @@ func TestSyntax(t *testing.T) {
 		{"<?php\nclass A { const string B = 'b'; public private(set) string $c = ''; }", 0},
 		{"<?php\nclass A { public function __construct(public protected(set) int $c) {} }", 0},
 		{"<?php\nfunction f((A&B)|null $x): never {}", 0},
-		{"<?php\n\nclass A {\n    public string $x { get => 'a'; }\n}", 4},
+		{"<?php\n\nclass A {\n    public string $x { get => 'a'; }\n}", 0},
 		{"<?php\nclass {", 2},
 	} {
 		s := parsePHP("f.php", []byte(c.source))

@@ -465,10 +465,18 @@ func (p *Project) Jobs() []*Class {
 	return list
 }
 
-// DatabaseAddress is the application's database as zabor takes addresses, such as
-// mysql://user:password@host:3306/name, with the origin of its most telling part.
-// It is a secret. nil: it is not known.
-func (p *Project) DatabaseAddress() *Value {
+// Database is the application's own database, as its configuration says.
+type Database struct {
+	URL *Value // the whole address; nil: the parts say it. A secret
+	// Scheme is mysql, postgres or sqlite; empty: not known, or another database.
+	Scheme                     string
+	Host, Port, Socket         *Value // the host that takes writes; each may be nil
+	Username, Password, Schema *Value // Schema is the database's name, or SQLite's file
+}
+
+// Database is the database of the default connection; nil: it is not known without
+// running the application.
+func (p *Project) Database() *Database {
 	if p.Framework == Symfony {
 		dbal := p.Config.Get("doctrine.dbal")
 		v := dbal.Get("url")
@@ -479,49 +487,76 @@ func (p *Project) DatabaseAddress() *Value {
 		if v == nil && dbal == nil {
 			v = p.Variable("DATABASE_URL")
 		}
-		if !v.Known() || v.Str() == "" {
+		if v == nil || v.Known() && v.Str() == "" {
 			return nil
 		}
-		return v
+		return &Database{URL: v}
 	}
-	name := p.Config.Get("database.default")
-	c := p.Config.Get("database.connections").Get(name.Str())
-	if c == nil {
+	c := p.Config.Get("database.connections").Get(p.Config.Get("database.default").Str())
+	if c == nil || c.Kind != Map {
 		return nil
 	}
 	if u := c.Get("url"); u.Known() && u.Str() != "" {
-		return u
+		return &Database{URL: u}
 	}
-	scheme := map[string]string{"mysql": "mysql", "mariadb": "mysql", "pgsql": "postgres", "sqlite": "sqlite"}[c.Get("driver").Str()]
-	database := c.Get("database")
-	if scheme == "" || !database.Known() {
+	// Of what is written for writes and for all, Laravel takes the former.
+	part := func(name string) *Value {
+		for _, v := range []*Value{c.Get("write").Get(name), c.Get(name)} {
+			if list := v.List(); len(list) > 0 && list[0].Kind != Map && list[0].Kind != Null {
+				return list[0]
+			}
+		}
 		return nil
 	}
-	if scheme == "sqlite" {
-		file := database.Str()
+	scheme := map[string]string{"mysql": "mysql", "mariadb": "mysql", "pgsql": "postgres", "sqlite": "sqlite"}[c.Get("driver").Str()]
+	return &Database{Scheme: scheme, Host: part("host"), Port: part("port"), Socket: part("unix_socket"),
+		Username: part("username"), Password: part("password"), Schema: part("database")}
+}
+
+// Reachable reports whether enough is known of d to connect to it.
+func (d *Database) Reachable() bool {
+	switch {
+	case d == nil:
+		return false
+	case d.URL != nil:
+		return d.URL.Known()
+	case d.Scheme == "sqlite":
+		return d.Schema.Str() != ""
+	}
+	return d.Scheme != "" && d.Schema.Str() != "" && (d.Host.Str() != "" || d.Socket.Str() != "")
+}
+
+// DatabaseAddress is the application's database as zabor takes addresses, such as
+// mysql://user:password@host:3306/name, with the origin of its most telling part.
+// It is a secret. nil: it is not known.
+func (p *Project) DatabaseAddress() *Value {
+	d := p.Database()
+	switch {
+	case !d.Reachable():
+		return nil
+	case d.URL != nil:
+		return d.URL
+	case d.Scheme == "sqlite":
+		file := d.Schema.Str()
 		if !filepath.IsAbs(file) {
 			file = filepath.Join(p.Root, file)
 		}
 		if absolute, err := filepath.Abs(file); err == nil {
 			file = absolute
 		}
-		return scalar(String, "sqlite://"+file, database.From)
+		return scalar(String, "sqlite://"+file, d.Schema.From)
 	}
-	u := url.URL{Scheme: scheme, Path: "/" + database.Str()}
-	host := c.Get("host")
-	if list := host.List(); len(list) > 0 {
-		u.Host = list[0].Str()
-	}
-	if port := c.Get("port").Str(); port != "" {
+	u := url.URL{Scheme: d.Scheme, Path: "/" + d.Schema.Str(), Host: cmp.Or(d.Host.Str(), "localhost")}
+	if port := d.Port.Str(); port != "" {
 		u.Host += ":" + port
 	}
-	if password := c.Get("password").Str(); password != "" {
-		u.User = url.UserPassword(c.Get("username").Str(), password)
+	if password := d.Password.Str(); password != "" {
+		u.User = url.UserPassword(d.Username.Str(), password)
 	} else {
-		u.User = url.User(c.Get("username").Str())
+		u.User = url.User(d.Username.Str())
 	}
-	if socket := c.Get("unix_socket").Str(); socket != "" {
+	if socket := d.Socket.Str(); socket != "" {
 		u.RawQuery = url.Values{"unix_socket": {socket}}.Encode()
 	}
-	return scalar(String, u.String(), database.From)
+	return scalar(String, u.String(), d.Schema.From)
 }

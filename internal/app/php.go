@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"reflect"
-	"regexp"
 	"strings"
 
 	"github.com/VKCOM/php-parser/pkg/ast"
@@ -24,34 +23,16 @@ type syntax struct {
 	broken    []Notice          // what the parser did not understand; the tree is without it
 }
 
-// newer is PHP syntax that the parser does not know and that means nothing for
-// what is read here. It is taken out, in place, so that all positions stay.
-var newer = []*regexp.Regexp{
-	// 8.3: a class constant with a type
-	regexp.MustCompile(`(?m)\bconst\s+(\??[A-Za-z_\\|]+)\s+[A-Za-z_]\w*\s*=`),
-	// 8.4: who may set a property
-	regexp.MustCompile(`\b((?:public|protected|private)\(set\))`),
-	// 8.2: a union of intersections
-	regexp.MustCompile(`(\([A-Za-z_\\]+(?:\s*&\s*[A-Za-z_\\]+)+\)\s*\|)`),
-	// 8.3: an anonymous readonly class
-	regexp.MustCompile(`\bnew\s+(readonly)\s+class\b`),
-}
-
-// parsePHP reads a PHP file of at most PHP 8.1's syntax and some of what came
-// later. What it cannot read is in broken, never silently left out.
+// parsePHP reads a PHP file of the syntax up to PHP 8.5, see [lowered]. What it cannot
+// read is in broken, never silently left out.
 func parsePHP(path string, content []byte) *syntax {
 	s := &syntax{path: path, content: content, aliases: map[string]string{}}
 	root, problems := parse(content)
 	if len(problems) > 0 {
-		lowered := bytes.Clone(content)
-		for _, pattern := range newer {
-			for _, at := range pattern.FindAllSubmatchIndex(lowered, -1) {
-				blank(lowered[at[2]:at[3]])
-			}
-		}
-		if !bytes.Equal(lowered, content) {
-			if again, left := parse(lowered); len(left) < len(problems) {
+		if older, names := lowered(content); !bytes.Equal(older, content) {
+			if again, left := parse(older); len(left) < len(problems) {
 				root, problems = again, left
+				rename(root, names)
 			}
 		}
 	}
@@ -74,6 +55,28 @@ func parsePHP(path string, content []byte) *syntax {
 	s.root = root
 	s.names()
 	return s
+}
+
+// rename gives identifiers the names that they had.
+func rename(root *ast.Root, names map[int]string) {
+	if root == nil || len(names) == 0 {
+		return
+	}
+	walk(root, func(n ast.Vertex) bool {
+		p := n.GetPosition()
+		if p == nil {
+			return true
+		}
+		if name, ok := names[p.StartPos]; ok {
+			switch n := n.(type) {
+			case *ast.Identifier:
+				n.Value = []byte(name)
+			case *ast.NamePart:
+				n.Value = []byte(name)
+			}
+		}
+		return true
+	})
 }
 
 func blank(b []byte) {

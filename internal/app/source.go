@@ -53,6 +53,7 @@ type Method struct {
 	Strings    []Literal
 	Assigns    []Assign
 	Body       string // its source
+	Returns    string // the class that it says it returns; may be empty
 }
 
 // Literal is a string in the source.
@@ -277,7 +278,7 @@ func (s *syntax) method(c *Class, n *ast.StmtClassMethod) *Method {
 	if p := n.GetPosition(); p != nil {
 		m.End = p.EndLine
 	}
-	m.Params = s.params(n.Params)
+	m.Params, m.Returns = s.params(n.Params), s.typeName(n.ReturnType)
 	return m
 }
 
@@ -381,7 +382,22 @@ func (s *syntax) body(c *Class, m *Method, n *ast.StmtClassMethod) {
 		}
 		return true
 	})
-	b := bodyReader{syntax: s, types: types, seen: map[ast.Vertex]*Call{}}
+	b := bodyReader{syntax: s, types: types, seen: map[ast.Vertex]*Call{}, made: map[string]ast.Vertex{}}
+	assigned := map[string]int{}
+	walk(n.Stmt, func(n ast.Vertex) bool { // then what was called to get them
+		if n, ok := n.(*ast.ExprAssign); ok {
+			name := s.source(n.Var)
+			if assigned[name]++; assigned[name] > 1 {
+				delete(b.made, name) // of several, any
+				return true
+			}
+			switch n.Expr.(type) {
+			case *ast.ExprMethodCall, *ast.ExprNullsafeMethodCall, *ast.ExprStaticCall, *ast.ExprFunctionCall, *ast.ExprPropertyFetch, *ast.ExprNullsafePropertyFetch, *ast.ExprVariable:
+				b.made[name] = n.Expr
+			}
+		}
+		return true
+	})
 	walk(n.Stmt, func(n ast.Vertex) bool {
 		switch n := n.(type) {
 		case *ast.ScalarString:
@@ -402,6 +418,8 @@ type bodyReader struct {
 	*syntax
 	types map[string]string
 	seen  map[ast.Vertex]*Call
+	made  map[string]ast.Vertex // the one expression that a variable or property was given
+	deep  int
 }
 
 // call is the call that n is; nil: it is none.
@@ -438,9 +456,20 @@ func (b *bodyReader) call(n ast.Vertex) *Call {
 
 // receiver finds what a method is called on.
 func (b *bodyReader) receiver(c *Call, on ast.Vertex) {
-	for {
-		if class, ok := b.types[b.source(on)]; ok {
-			c.Root, c.Class = b.source(on), class
+	b.deep++
+	defer func() { b.deep-- }()
+	for steps := 0; ; steps++ {
+		source := b.source(on)
+		if class, ok := b.types[source]; ok && class != "" && !builtin(class) {
+			c.Root, c.Class = source, class
+			break
+		}
+		if made := b.made[source]; made != nil && steps < 20 && b.deep < 20 {
+			on = made
+			continue
+		}
+		if class, ok := b.types[source]; ok {
+			c.Root, c.Class = source, class
 			break
 		}
 		var property ast.Vertex

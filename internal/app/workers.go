@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	shell "mvdan.cc/sh/v3/syntax"
 )
 
 // Worker is a process that takes messages, as the host starts it.
@@ -21,6 +23,8 @@ type Worker struct {
 	Grace *Value
 	// GraceTime is the same as a duration.
 	GraceTime time.Duration
+
+	words []string // of the command that works, without quotes
 }
 
 var workerCommand = regexp.MustCompile(`\b(queue:(?:work|listen)|horizon(?::work|:supervisor)?\b|messenger:consume|zabor["',\s]+(?:worker|serve))`)
@@ -39,14 +43,70 @@ func (w Worker) Kind() string {
 	}
 }
 
-// words are the command's, without quotes and commas of lists.
-func (w Worker) words() []string {
-	return strings.Fields(strings.NewReplacer(`"`, " ", `'`, " ", ",", " ", "[", " ", "]", " ").Replace(w.Command))
+// supervised are the variables of supervisor in a command.
+var supervised = regexp.MustCompile(`%\((\w+)\)[sd]`)
+
+// wordsOf are the words of the command in line that works, as a shell splits them;
+// of a line that is no shell's, what blanks divide.
+func wordsOf(line string) []string {
+	line = supervised.ReplaceAllString(line, "$1")
+	file, err := shell.NewParser().Parse(strings.NewReader(line), "")
+	if err != nil {
+		return strings.Fields(strings.NewReplacer(`"`, " ", `'`, " ").Replace(line))
+	}
+	var found []string
+	shell.Walk(file, func(n shell.Node) bool {
+		call, ok := n.(*shell.CallExpr)
+		if !ok || found != nil {
+			return found == nil
+		}
+		var words []string
+		for _, w := range call.Args {
+			words = append(words, literal(line, w.Parts))
+		}
+		found = working(words)
+		return true
+	})
+	return found
+}
+
+// working are words if they begin with a program that works, or those of the command
+// that one of them holds, as in sh -c "…"; nil: there is none.
+func working(words []string) []string {
+	for _, word := range words {
+		if strings.ContainsAny(word, " \t\n") && workerCommand.MatchString(word) {
+			return wordsOf(word)
+		}
+	}
+	if workerCommand.MatchString(strings.Join(words, " ")) {
+		return words
+	}
+	return nil
+}
+
+// literal is a word of a shell without its quotes; what only the shell knows stands
+// as it is written.
+func literal(line string, parts []shell.WordPart) string {
+	var b strings.Builder
+	for _, part := range parts {
+		switch part := part.(type) {
+		case *shell.Lit:
+			b.WriteString(strings.ReplaceAll(part.Value, `\`, ""))
+		case *shell.SglQuoted:
+			b.WriteString(part.Value)
+		case *shell.DblQuoted:
+			b.WriteString(literal(line, part.Parts))
+		default:
+			from, to := min(int(part.Pos().Offset()), len(line)), min(int(part.End().Offset()), len(line))
+			b.WriteString(line[from:max(from, to)])
+		}
+	}
+	return b.String()
 }
 
 // Flag is the value of --name=value or --name value; nil: it is not given.
 func (w Worker) Flag(name string) *Value {
-	words := w.words()
+	words := w.words
 	for i, word := range words {
 		if value, ok := strings.CutPrefix(word, "--"+name+"="); ok {
 			return scalar(String, value, w.From)
@@ -60,7 +120,7 @@ func (w Worker) Flag(name string) *Value {
 
 // Args are what follows the program's command and is no option.
 func (w Worker) Args() []string {
-	words := w.words()
+	words := w.words
 	start := slices.IndexFunc(words, func(word string) bool {
 		return word == "messenger:consume" || word == "queue:work" || word == "queue:listen"
 	})
@@ -147,7 +207,7 @@ func (p *Project) supervisor(name string, content []byte) {
 		if !ok || command == nil || !workerCommand.MatchString(command.Text) {
 			continue
 		}
-		p.worker("supervisor", program, command, s.items["stopwaitsecs"], "10")
+		p.worker("supervisor", program, command, wordsOf(command.Text), s.items["stopwaitsecs"], "10")
 	}
 }
 
@@ -168,7 +228,7 @@ func (p *Project) systemd(name string, content []byte) {
 	if grace == nil {
 		grace = items["TimeoutSec"]
 	}
-	p.worker("systemd", strings.TrimSuffix(path.Base(name), ".service"), command, grace, "90")
+	p.worker("systemd", strings.TrimSuffix(path.Base(name), ".service"), command, wordsOf(strings.TrimLeft(command.Text, "@-:+!")), grace, "90")
 }
 
 func (p *Project) yamlWorkers(name string, content []byte) {
@@ -181,8 +241,8 @@ func (p *Project) yamlWorkers(name string, content []byte) {
 		if services := d.Get("services"); services != nil && services.Kind == Map {
 			for _, service := range services.Keys {
 				s := services.Items[service]
-				if command := commandOf(s, "entrypoint", "command"); command != nil {
-					p.worker("compose", service, command, s.Get("stop_grace_period"), "10")
+				if command, words := commandOf(s, "entrypoint", "command"); command != nil {
+					p.worker("compose", service, command, words, s.Get("stop_grace_period"), "10")
 				}
 			}
 		}
@@ -197,8 +257,8 @@ func (p *Project) kubernetes(v *Value) {
 	}
 	if containers := v.Items["containers"]; containers != nil {
 		for _, c := range containers.List() {
-			if command := commandOf(c, "command", "args"); command != nil {
-				p.worker("kubernetes", c.Get("name").Str(), command, v.Items["terminationGracePeriodSeconds"], "30")
+			if command, words := commandOf(c, "command", "args"); command != nil {
+				p.worker("kubernetes", c.Get("name").Str(), command, words, v.Items["terminationGracePeriodSeconds"], "30")
 			}
 		}
 	}
@@ -207,28 +267,43 @@ func (p *Project) kubernetes(v *Value) {
 	}
 }
 
-// commandOf joins a command of strings or lists; nil: it starts no worker.
-func commandOf(v *Value, keys ...string) *Value {
-	var words []string
+// commandOf joins a command of strings or lists, and gives its words; nil: it starts
+// no worker.
+func commandOf(v *Value, keys ...string) (command *Value, words []string) {
+	var text []string
 	var from Origin
 	for _, key := range keys {
-		for _, word := range v.Get(key).List() {
-			words = append(words, word.Str())
-			if workerCommand.MatchString(strings.Join(words, " ")) && from == (Origin{}) {
+		part := v.Get(key)
+		for _, word := range part.List() {
+			text = append(text, word.Str())
+			if workerCommand.MatchString(strings.Join(text, " ")) && from == (Origin{}) {
 				from = word.From
+			}
+		}
+		switch {
+		case part == nil:
+		case part.Kind == Map: // a list: each entry is one word
+			for _, word := range part.List() {
+				words = append(words, word.Str())
+			}
+		default:
+			if found := wordsOf(part.Str()); found != nil {
+				words = append(words, found...)
+			} else {
+				words = append(words, strings.Fields(part.Str())...)
 			}
 		}
 	}
 	if from == (Origin{}) {
-		return nil
+		return nil, nil
 	}
-	return scalar(String, strings.Join(words, " "), from)
+	return scalar(String, strings.Join(text, " "), from), working(words)
 }
 
 // worker adds a worker whose grace may be written; standard is what the one who
 // starts it gives otherwise, in seconds.
-func (p *Project) worker(by, name string, command, grace *Value, standard string) {
-	w := Worker{By: by, Name: name, Command: command.Str(), From: command.From, Grace: grace}
+func (p *Project) worker(by, name string, command *Value, words []string, grace *Value, standard string) {
+	w := Worker{By: by, Name: name, Command: command.Str(), From: command.From, Grace: grace, words: words}
 	if w.Grace == nil {
 		w.Grace = scalar(Int, standard, Origin{File: command.From.File, Line: command.From.Line, Default: by})
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -22,6 +23,13 @@ func parseYAML(path string, content []byte) ([]*Value, *Notice) {
 	}
 	file, err := parser.ParseBytes(content, 0, parser.AllowDuplicateMapKey())
 	if err != nil {
+		if quoted := quoteFlow(content); !bytes.Equal(quoted, content) {
+			if again, left := parser.ParseBytes(quoted, 0, parser.AllowDuplicateMapKey()); left == nil {
+				file, err = again, nil
+			}
+		}
+	}
+	if err != nil {
 		n := Notice{File: path, What: "not YAML: " + firstLine(err.Error())}
 		if syntax, ok := errors.AsType[*yaml.SyntaxError](err); ok {
 			n.What = "not YAML: " + syntax.Message
@@ -39,6 +47,42 @@ func parseYAML(path string, content []byte) ([]*Value, *Notice) {
 		}
 	}
 	return list, nil
+}
+
+// A map on one line, and where its next key begins.
+var (
+	flowMap = regexp.MustCompile(`^(\s*(?:- +)?[^\s:'"{#]+:\s+\{\s*)(.*?)(\s*\}\s*)$`)
+	flowKey = regexp.MustCompile(`(^|,\s+)[\w.@-]+:\s+`)
+)
+
+// quoteFlow is content with quotes around values of maps on one line that have
+// brackets within them, as Symfony takes regular expressions: {id: [0-9]+}.
+func quoteFlow(content []byte) []byte {
+	lines := strings.SplitAfter(string(content), "\n")
+	for i, line := range lines {
+		m := flowMap.FindStringSubmatch(strings.TrimRight(line, "\r\n"))
+		if m == nil {
+			continue
+		}
+		var b strings.Builder
+		b.WriteString(m[1])
+		keys := flowKey.FindAllStringIndex(m[2], -1)
+		for n, at := range keys {
+			end := len(m[2])
+			if n+1 < len(keys) {
+				end = keys[n+1][0]
+			}
+			value := m[2][at[1]:end]
+			if strings.ContainsAny(value, "[]{}") && !strings.ContainsAny(value[:1], `'"`) && !(value[0] == '[' && strings.HasSuffix(value, "]")) && !(value[0] == '{' && strings.HasSuffix(value, "}")) {
+				value = "'" + strings.ReplaceAll(value, "'", "''") + "'"
+			}
+			b.WriteString(m[2][at[0]:at[1]] + value)
+		}
+		if len(keys) > 0 && keys[0][0] == 0 {
+			lines[i] = b.String() + m[3] + line[len(strings.TrimRight(line, "\r\n")):]
+		}
+	}
+	return []byte(strings.Join(lines, ""))
 }
 
 // largestYAML is the largest YAML file that is parsed, in bytes.

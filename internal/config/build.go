@@ -156,12 +156,11 @@ func (p *Provider) custom() provider.Profile {
 		headers[name] = string(value)
 	}
 	profile := provider.Profile{
-		BaseURL:   string(p.BaseURL),
-		Headers:   headers,
-		Timeout:   p.Timeout,
-		Reference: p.Reference,
-		Currency:  p.Currency,
+		BaseURL: string(p.BaseURL),
+		Headers: headers,
+		Timeout: p.Timeout,
 	}
+	profile.Reference, profile.Amount.Currency = p.Reference, p.Currency
 	if k := p.Key; k != nil {
 		profile.Key = provider.Key{Header: k.Header, Field: k.Field, UUID: k.UUID, Life: k.Life, Replays: provider.Replays(k.Replays), Mark: k.Mark}
 	}
@@ -188,7 +187,7 @@ func (p *Provider) custom() provider.Profile {
 		profile.Declined = provider.Refusal{Pointer: a.Pointer, Values: a.Values, Statuses: a.Statuses}
 	}
 	if a := p.Amount; a != nil {
-		profile.Amount = provider.Amount{Minor: a.Minor, Major: a.Major}
+		profile.Amount.Minor, profile.Amount.Major = a.Minor, a.Major
 	}
 	if l := p.Lookup; l != nil {
 		profile.Lookup = &provider.Lookup{
@@ -414,17 +413,23 @@ func (v *validator) compileStep(at path, name string, s *Step) *step.Step {
 		for range requests - 1 {
 			known.Timeout += p.Timeout
 		}
-		profile := v.profiles[name]
-		known.ReplayFor, known.Exponents = profile.ReplayFor(), profile.Exponents
-		known.HoldAfter, known.PendingFor = profile.HoldAfter, profile.PendingFor
-		if l := profile.Lookup; l != nil {
-			known.AbsentAfter = l.AbsentAfter
+		profile, ok := v.profiles[name]
+		if !ok { // it has a finding
+			spec.Providers[name] = known
+			continue
 		}
-		spec.Providers[name] = known
-		if err := profile.CheckRequests(spec.Prepare, spec.Request); err != nil {
+		terms, err := profile.Terms(spec.Prepare, spec.Request)
+		if err != nil {
 			v.wrongField(at, err)
 			return nil
 		}
+		if _, taken := terms.Units.Decimals(s.Currency); isCurrency(s.Currency) && !taken {
+			v.wrong(at.child("currency"), fmt.Sprintf("how %s writes amounts in %s is not known for this call", name, s.Currency), "a currency without a source is refused; describe the provider with profile: custom")
+			return nil
+		}
+		known.ReplayFor, known.Units = terms.ReplayFor, terms.Units
+		known.HoldAfter, known.PendingFor, known.AbsentAfter = terms.HoldAfter, terms.PendingFor, terms.AbsentAfter
+		spec.Providers[name] = known
 		for _, limit := range profile.Limits(spec.Prepare, spec.Request) {
 			v.limits = append(v.limits, StepLimit{Step: spec.Name, Provider: name, Limit: limit})
 		}
@@ -452,6 +457,12 @@ func (r *Request) spec() provider.RequestSpec {
 		spec.JSON = r.JSON.Value
 	}
 	return spec
+}
+
+// isCurrency reports whether text is a currency and not where one stands.
+func isCurrency(text string) bool {
+	_, ok := provider.Digits(text)
+	return ok
 }
 
 // dialect is that of the database which load is read from.

@@ -31,8 +31,8 @@ func TestBuiltinProvider(t *testing.T) {
 		t.Fatal(err)
 	}
 	p, ok := c.Profile("card")
-	if !ok || p.BaseURL != "https://api.stripe.com" || p.Headers["Authorization"] != "Bearer sk_test_1" || p.Key.Life != 24*time.Hour {
-		t.Errorf("profile %+v, %v", p, ok)
+	if !ok || p.BaseURL != "https://api.stripe.com" || p.Headers["Authorization"] != "Bearer sk_test_1" || p.Calls[0].Key.Life != 24*time.Hour {
+		t.Errorf("profile at %s, %v", p.BaseURL, ok)
 	}
 	if _, err := provider.New("card", p, provider.Options{}); err != nil {
 		t.Error(err)

@@ -77,13 +77,15 @@ func TestCustomProfileRefused(t *testing.T) {
 // request of two.
 func TestHarmlessRequests(t *testing.T) {
 	for _, tt := range []struct{ steps, want string }{
-		{`request: {path: /v1/payment_intents, form: {amount: "{{minor}}"}}`, `steps.charge.request: /v1/payment_intents by itself moves no money: write confirm: "true" into it, or put it into prepare`},
+		{`request: {path: /v1/payment_intents, form: {amount: "{{minor}}"}}`, `steps.charge.request: POST /v1/payment_intents by itself moves no money: write "true" at /confirm into it, or put it into prepare`},
 		{`request: {path: /v1/payment_intents, form: {amount: "{{minor}}", confirm: "false"}}`, "by itself moves no money"},
-		{`request: {path: "/v1/payment_intents?x=1", form: {amount: "{{minor}}"}}`, "by itself moves no money"},
+		{`request: {path: "/v1/payment_intents?x=1", form: {amount: "{{minor}}"}}`, "it has a query"},
 		{`request: {path: /v1/payment_intents, form: {amount: "{{minor}}", confirm: "true"}}`, ""},
 		{`request: {path: /v1/payment_intents, form: {amount: "{{minor}}", confirm: "{{.now}}"}}`, ""},
 		{`prepare: {path: /v1/payment_intents, form: {amount: "{{minor}}", confirm: "true"}}
-    request: {path: "/v1/payment_intents/{{prepared}}/confirm"}`, `steps.charge.prepare: with confirm: "true" it moves the money, before an id was saved`},
+    request: {path: "/v1/payment_intents/{{prepared}}/confirm"}`, `steps.charge.prepare: POST /v1/payment_intents moves the money (charge with the customer), before an id was saved`},
+		{`request: {path: /v1/transfers/tr_1/reversals, form: {amount: "{{minor}}"}}`, "steps.charge.request: POST /v1/transfers/tr_1/reversals: what a reversal's answers prove is not known"},
+		{`request: {path: /v1/charges/ch_1/dispute, form: {amount: "{{minor}}"}}`, "the profile has no line about it"},
 		{`prepare: {path: /v1/payment_intents, form: {amount: "{{minor}}"}}
     request: {path: "/v1/payment_intents/{{prepared}}/confirm"}`, ""},
 	} {

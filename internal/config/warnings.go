@@ -5,9 +5,13 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"zabor/card"
 )
+
+// LongestReserve is what a queue's reserve may be before it is taken for a mistake.
+const LongestReserve = 7 * 24 * time.Hour
 
 // Warnings lists what c says that is allowed, works, and had better be otherwise.
 func (c *Config) Warnings() []Finding {
@@ -23,6 +27,22 @@ func (c *Config) Warnings() []Finding {
 	if !c.keys.Seals() && len(c.Steps) > 0 {
 		warn(path{"encryption_key"}, "is not set: the fence's table keeps the request of an open row, and answers, so that everybody can read them there",
 			"make one by \"openssl rand -base64 32\" and write encryption_key: \"${ZABOR_KEY}\"")
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Queues)) {
+		q := c.Queues[name]
+		kept, p := time.Duration(0), path{"queues", name}
+		switch {
+		case q.Laravel != nil:
+			kept, p = q.Laravel.RetryAfter, p.child("laravel").child("retry_after")
+		case q.Symfony != nil:
+			kept, p = q.Symfony.RedeliverTimeout, p.child("symfony").child("redeliver_timeout")
+			if inDSN, ok := redeliverTimeout(q.Symfony.DSN); ok {
+				kept, p = inDSN, path{"queues", name, "symfony", "dsn"}
+			}
+		}
+		if kept > LongestReserve {
+			warn(p, fmt.Sprintf("is %d days: a message whose worker was killed is handed to nobody before", int(kept.Hours()/24)), "write seconds; were these milliseconds?")
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Steps)) {
 		s := c.Steps[name]

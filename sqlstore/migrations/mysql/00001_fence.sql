@@ -26,6 +26,7 @@ CREATE TABLE IF NOT EXISTS zabor_fences (
   hook_done       TINYINT NOT NULL,
   send_id         BINARY(16) NOT NULL,
   replays         BIGINT NOT NULL,
+  lingers         TINYINT NOT NULL,
   lease           BIGINT NOT NULL,
   absent_after    BIGINT NOT NULL,
   hold_after      BIGINT NOT NULL,

@@ -26,6 +26,7 @@ CREATE TABLE zabor_fences (
   hook_done       smallint NOT NULL,
   send_id         bytea NOT NULL,
   replays         bigint NOT NULL,
+  lingers         smallint NOT NULL,
   lease           bigint NOT NULL,
   absent_after    bigint NOT NULL,
   hold_after      bigint NOT NULL,

@@ -27,6 +27,7 @@ CREATE TABLE zabor_fences (
   hook_done       INTEGER NOT NULL,
   send_id         BLOB NOT NULL,
   replays         INTEGER NOT NULL,
+  lingers         INTEGER NOT NULL,
   lease           INTEGER NOT NULL,
   absent_after    INTEGER NOT NULL,
   hold_after      INTEGER NOT NULL,

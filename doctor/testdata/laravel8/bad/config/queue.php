@@ -47,6 +47,13 @@ return [
             'after_commit' => false,
         ],
 
+        'reports' => [
+            'driver' => 'beanstalkd',
+            'host' => 'localhost',
+            'queue' => 'reports',
+            'retry_after' => 3600000, // ZB113
+        ],
+
     ],
 
     'failed' => [

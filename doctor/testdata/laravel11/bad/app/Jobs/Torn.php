@@ -1,0 +1,8 @@
+<?php
+
+namespace App\Jobs;
+
+class Torn
+{
+    public string $id = = ''; // ZB100
+}
