@@ -158,7 +158,7 @@ func decidable(row Row, send [16]byte) bool {
 	case Captured, Doubt:
 		return true
 	case Held:
-		return row.Cause != ByPerson && row.Cause != ByImport && row.Cause != ByConflict
+		return row.Cause != ByPerson && row.Cause != ByImport && row.Cause != ByConflict && row.Reference == ""
 	}
 	return false
 }

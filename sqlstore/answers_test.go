@@ -82,7 +82,7 @@ func TestEraseAnswersWithin(t *testing.T) {
 		for _, scope := range []string{"", "sho", "shop", "shop-2", "shop/7", "shop/8", "shop0"} {
 			for i := range 5 {
 				row := payingRow(fmt.Sprint(i))
-				row.Scope, row.State, row.Reference = scope, zabor.Settled, "pay_"+fmt.Sprint(i)
+				row.Scope, row.State, row.Reference = scope, zabor.Settled, "pay_"+scope+fmt.Sprint(i)
 				if _, err := s.Insert(t.Context(), row, zabor.Write{}); err != nil {
 					t.Fatal(err)
 				}

@@ -110,7 +110,7 @@ const dueAt = "? * {now} + ?"
 
 // sql is query with the dialect's words put in.
 func (d *dialect) sql(query string) string {
-	query = strings.NewReplacer("{now}", d.now, "{greatest}", d.greatest, "{lock}", d.lock, "{none}", d.none, "{div}", d.div).Replace(query)
+	query = strings.NewReplacer("{now}", d.now, "{greatest}", d.greatest, "{lock}", d.lock, "{none}", d.none, "{div}", d.div, "{recent}", d.recent).Replace(query)
 	if !d.numbered {
 		return query
 	}

@@ -86,7 +86,7 @@ func TestCheckEmpty(t *testing.T) {
 			if err := s.Migrate(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if n, err := s.Migrated(t.Context()); n < 2 || err != nil {
+			if n, err := s.Migrated(t.Context()); n != 1 || err != nil {
 				t.Errorf("after Migrate, the newest migration is %d, error %v", n, err)
 			}
 		})
@@ -101,7 +101,7 @@ func TestCheckRefuses(t *testing.T) {
 		repair         []string // of the server, which other tests use too
 		want           string
 	}{
-		{"MyISAM", "mysql", []string{"ALTER TABLE zabor_fences DROP KEY zabor_fences_reference, DROP KEY zabor_fences_other, ENGINE=MyISAM"}, nil, "table zabor_fences is kept by MyISAM"},
+		{"MyISAM", "mysql", []string{"ALTER TABLE zabor_fences ENGINE=MyISAM"}, nil, "table zabor_fences is kept by MyISAM"},
 		{"notes in MyISAM", "mysql", []string{"ALTER TABLE zabor_notes ENGINE=MyISAM"}, nil, "table zabor_notes is kept by MyISAM"},
 		{"partitions", "mysql", []string{"ALTER TABLE zabor_fences PARTITION BY KEY (scope) PARTITIONS 2"}, nil, "is partitioned"},
 		{"no key", "mysql", []string{"ALTER TABLE zabor_fences DROP PRIMARY KEY"}, nil, "no primary or unique key"},

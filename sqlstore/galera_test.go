@@ -130,6 +130,7 @@ func TestGalera(t *testing.T) {
 			for j, s := range stores {
 				next := settledAfter(row)
 				next.Claim.ID[0] = byte(j)
+				next.Reference = "pi of " + row.Order
 				all.Go(func() { errs[j] = s.Swap(t.Context(), row, next, zabor.Write{}) })
 			}
 			all.Wait()

@@ -22,6 +22,7 @@ func mysqlDialect() *dialect {
 		none:       "x''",
 		insertNew:  "INSERT IGNORE",
 		manyValues: true, manyCases: true,
+		recent:   " FORCE INDEX (zabor_fences_captured)",
 		div:      "DIV",
 		greatest: "GREATEST",
 		lock:     " FOR UPDATE",

@@ -110,7 +110,11 @@ func newest(s Search, end time.Time) (query string, args []any) {
 		where += " AND captured_at >= ?"
 		args = append(args, end.UnixMicro())
 	}
-	return selectOutline + " WHERE " + where + " ORDER BY captured_at DESC, order_id DESC, scope DESC, step DESC LIMIT ?", append(args, int64(s.limit()))
+	from := "{recent}"
+	if len(s.States) > 0 && !slices.ContainsFunc(s.States, zabor.State.Closed) {
+		from, where = "", "due_at IS NOT NULL AND "+where // open rows are few
+	}
+	return selectOutline + from + " WHERE " + where + " ORDER BY captured_at DESC, order_id DESC, scope DESC, step DESC LIMIT ?", append(args, int64(s.limit()))
 }
 
 // oldest selects the oldest open rows of s.
@@ -145,7 +149,7 @@ func (s *Store) lookEnd(ctx context.Context, search Search) (end time.Time, err 
 // lookEnd selects the moment of the last row that is looked at.
 func lookEnd(search Search) (query string, args []any) {
 	after, args := behindMark(search.After, "captured_at", "<")
-	return "SELECT captured_at FROM zabor_fences WHERE 1 = 1" + after + " ORDER BY captured_at DESC LIMIT 1 OFFSET ?", append(args, int64(cmp.Or(search.Look, 20_000)-1))
+	return "SELECT captured_at FROM zabor_fences{recent} WHERE 1 = 1" + after + " ORDER BY captured_at DESC LIMIT 1 OFFSET ?", append(args, int64(cmp.Or(search.Look, 20_000)-1))
 }
 
 // within narrows a condition to the rows of an installation, see [zabor.Key.In].
@@ -242,18 +246,37 @@ func behind(prefix string) []byte {
 
 // OfReference lists outlines of the rows that have the provider's reference, as the first
 // or the other one, of the installation of that scope, see [zabor.Key.In]; limit 0 is
-// 100. reference is not empty.
+// 100. reference is not empty. Steps of one order may share a reference.
 func (s *Store) OfReference(ctx context.Context, scope, reference string, limit int) ([]zabor.Row, error) {
-	query, args := ofReference(scope, reference, int64(cmp.Or(limit, 100)))
-	return s.outlines(ctx, query, args...)
+	r := []byte(reference)
+	orders := map[zabor.Key]bool{}
+	for query, args := range map[string][]any{ownersOf: {r}, disputed: {r, r}} {
+		err := s.repeat(ctx, func(ctx context.Context) error {
+			return s.query(ctx, func(rows *sql.Rows) error {
+				var order, scope []byte
+				err := rows.Scan(&order, &scope)
+				orders[scannedKey(order, scope, nil)] = true
+				return err
+			}, s.dialect.sql(query), args...)
+		})
+		if err != nil {
+			return nil, fmt.Errorf("look for a reference: %w", err)
+		}
+	}
+	if len(orders) == 0 {
+		return nil, nil
+	}
+	one, args := "(order_id = ? AND scope = ?)", []any(nil)
+	for k := range orders {
+		args = append(args, []byte(k.Order), []byte(k.Scope))
+	}
+	where, args := within(scope, "("+one+strings.Repeat(" OR "+one, len(orders)-1)+") AND (reference = ? OR other_reference = ?)", append(args, r, r))
+	return s.outlines(ctx, selectOutline+" WHERE "+where+inOrder, append(args, int64(cmp.Or(limit, 100)))...)
 }
 
-// ofReference finds orders by the table of references, and disputed ones among the
-// unfinished rows. Steps of one order may share a reference.
-func ofReference(scope, reference string, limit int64) (query string, args []any) {
-	r := []byte(reference)
-	where, args := within(scope, "(reference = ? OR other_reference = ?)", []any{r, r})
-	return selectOutline + " WHERE (order_id, scope) IN (SELECT order_id, scope FROM zabor_references WHERE reference = ?" +
-		" UNION SELECT order_id, scope FROM zabor_fences WHERE due_at IS NOT NULL AND (reference = ? OR other_reference = ?))" +
-		" AND " + where + inOrder, append(append([]any{r, r, r}, args...), limit)
-}
+// The orders of a reference: those that it belongs to, and rows that are held in dispute
+// about it. A hundred are enough for a page.
+const (
+	ownersOf = "SELECT order_id, scope FROM zabor_references WHERE reference = ? LIMIT 100"
+	disputed = "SELECT order_id, scope FROM zabor_fences WHERE due_at IS NOT NULL AND (reference = ? OR other_reference = ?) LIMIT 100"
+)

@@ -169,6 +169,7 @@ func TestSearchWithin(t *testing.T) {
 		mine, inMine, other := rowOf("shop", "1", "charge", zabor.Settled), rowOf("shop/7", "1", "charge", zabor.Settled), rowOf("shop-2", "1", "charge", zabor.Settled)
 		for _, row := range []*zabor.Row{&mine, &inMine, &other} {
 			row.Reference, row.OtherReference = "pay_1", "pay_2"
+			row.Provider = "of " + row.Scope // one installation has two accounts
 		}
 		fill(t, s, mine, inMine, other, rowOf("shop", "2", "charge", zabor.Held), rowOf("shop0", "2", "charge", zabor.Held), rowOf("", "2", "charge", zabor.Held))
 		for _, key := range []zabor.Key{mine.Key, inMine.Key, other.Key} {

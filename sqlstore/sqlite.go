@@ -22,6 +22,7 @@ func sqliteDialect() *dialect {
 		name:     "sqlite",
 		now:      "CAST(ROUND(unixepoch('subsec') * 1000000) AS INTEGER)",
 		none:     "x''",
+		recent:   " INDEXED BY zabor_fences_captured",
 		div:      "/",
 		greatest: "MAX",
 		after: func(k zabor.Key) (string, []any) {

@@ -74,6 +74,7 @@ type dialect struct {
 	after                  func(k zabor.Key) (condition string, args []any) // the key is after k
 	setMeta                string                                           // what makes an INSERT into zabor_meta overwrite
 	none                   string                                           // the empty binary text
+	recent                 string                                           // behind the table's name: the index of captures is used, whatever the planner takes the table for
 	div                    string                                           // the operator that divides whole numbers into whole ones
 	pipelined              bool                                             // many statements may be sent before the first is answered
 	manyValues, manyCases  bool                                             // one INSERT, and one UPDATE by CASE, may write many rows

@@ -367,7 +367,7 @@ func fullRow() zabor.Row {
 		Tries: 5, Unproven: 3,
 		Open: zabor.Open{
 			Request: []byte("request " + binary), PrepareKey: "7bcdefghijklmnopqrstuvwxyz", HookData: []byte("hook " + binary), HookDone: true,
-			Send: [16]byte{0x20, 0xff, 0, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 0, 0x20}, Replays: 3,
+			Send: [16]byte{0x20, 0xff, 0, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 0, 0x20}, Replays: 3, Lingers: true,
 			Lease: 11*time.Second + time.Microsecond, AbsentAfter: 2 * time.Minute, HoldAfter: 30 * time.Minute, PendingFor: 72 * time.Hour,
 		},
 	}
@@ -655,7 +655,20 @@ func storeSamples(t *testing.T, s zabor.Store) {
 	settleAt("11", "stripe", "a", "", zabor.Settled, zabor.ByCall)
 	settleAt("12", "stripe", "a\x00", "here", zabor.Settled, zabor.ByCall)
 	like := func(account, address string) zabor.Row {
-		return zabor.Row{Endpoint: zabor.Endpoint{Provider: "stripe", Account: account, Address: address}}
+		row := zabor.Row{Key: zabor.Key{Order: "any", Step: "charge"}, Endpoint: zabor.Endpoint{Provider: "stripe", Account: account, Address: address}}
+		row.Open.Lease, row.Open.SendUntil = time.Minute, load(t, s, zabor.Key{Order: "12", Step: "charge"}).ReadAt.Add(time.Hour)
+		return row
+	}
+	// Those that were settled after the send come first, the oldest of them first.
+	before := like("a", "here")
+	before.Open.SendUntil = load(t, s, zabor.Key{Order: "6", Step: "charge"}).StateSince.Add(time.Minute)
+	if rows, err := s.Samples(t.Context(), before, 9); err != nil || !slices.Equal(orders(rows), []string{"6", "8"}) {
+		t.Errorf("after the send: %v, error %v; want 6 and 8", orders(rows), err)
+	}
+	other := like("a", "here")
+	other.Step = "refund:1"
+	if rows, err := s.Samples(t.Context(), other, 9); err != nil || len(rows) != 0 {
+		t.Errorf("of another step: %v, error %v; want none", orders(rows), err)
 	}
 	for limit, want := range map[int][]string{1: {"8"}, 2: {"8", "6"}, 9: {"8", "6", "1"}} {
 		rows, err := s.Samples(t.Context(), like("a", "here"), limit)
