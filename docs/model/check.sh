@@ -19,8 +19,8 @@ row-lost          pass -      -DLOOKUP -DROWLOSS -DATTEMPTS=1 -DCHARGE_ONLY
 clock-jumps       pass -      -DLOOKUP -DJUMP -DATTEMPTS=1 -DCHARGE_ONLY
 two-resolvers     pass -      -DLOOKUP -DTWO -DATTEMPTS=1 -DCHARGE_ONLY
 wrong-lookup      pass -      -DLOOKUP -DWRONGLY -DATTEMPTS=1 -DCHARGE_ONLY
-schemas           pass -      -DLOOKUP -DSCHEMAS -DATTEMPTS=1
-schemas-keys      pass -      -DKEYS -DSCHEMAS -DATTEMPTS=1
+schemas           pass -      -DLOOKUP -DSCHEMAS -DATTEMPTS=1 -DONE
+schemas-keys      pass -      -DKEYS -DSCHEMAS -DATTEMPTS=1 -DONE
 shared-reference  pass -      -DSHARED -DLOOKUP -DATTEMPTS=1 -DCHARGE_ONLY
 tries             pass -      -DCOUNT -DLOOKUP -DATTEMPTS=1 -DCHARGE_ONLY
 errs              pass -      -DERRS -DGENERATIONS -DKEYS -DKEYLIFE=255 -DWINDOW=0 -DSUCCESS_ONLY -DCHARGE_ONLY -DATTEMPTS=1
@@ -47,33 +47,33 @@ m-judged-after    fail charge -DM_JUDGED_AFTER -DLOOKUP -DCHARGE_ONLY
 m-database-clock  fail charge -DM_DATABASE_CLOCK -DJUMP -DLOOKUP -DCHARGE_ONLY
 m-watch-gap       fail charge -DM_WATCH_GAP -DJUMP -DLOOKUP -DCHARGE_ONLY
 m-watch-send      fail charge -DM_WATCH_SEND -DLOOKUP -DCHARGE_ONLY
-m-watch-overlap   fail charge -DM_WATCH_OVERLAP -DTWO -DLOOKUP -DCHARGE_ONLY
+m-watch-overlap   fail charge -DM_WATCH_OVERLAP -DTWO -DLOOKUP -DCHARGE_ONLY -DBREADTH
 m-no-sample       fail charge -DM_NO_SAMPLE -DWRONGLY -DLOOKUP -DCHARGE_ONLY
 m-other-account   fail charge -DM_OTHER_ACCOUNT -DWRONGLY -DLOOKUP -DCHARGE_ONLY
 m-older-sample    fail charge -DM_OLDER_SAMPLE -DWRONGLY -DLOOKUP -DCHARGE_ONLY
 m-replay-late     fail charge -DM_REPLAY_LATE -DKEYS -DCHARGE_ONLY
-m-key-short       fail charge -DKEYLIFE=4 -DKEYS -DATTEMPTS=1 -DCHARGE_ONLY
-m-refusal-clears  fail state  -DM_REFUSAL_CLEARS -DKEYS -DSUCCESS_ONLY -DATTEMPTS=1
+m-key-short       fail charge -DKEYLIFE=4 -DKEYS -DATTEMPTS=1 -DCHARGE_ONLY -DBREADTH
+m-refusal-clears  fail state  -DM_REFUSAL_CLEARS -DKEYS -DSUCCESS_ONLY -DATTEMPTS=1 -DBREADTH
 m-person-early    fail charge -DM_PERSON_EARLY -DCHARGE_ONLY
 m-person-late     fail charge -DM_PERSON_JUDGED_AFTER -DCHARGE_ONLY
 m-person-blind    fail charge -DABSENT=0 -DCHARGE_ONLY
 m-person-stale    fail charge -DM_PERSON_STALE -DLOOKUP -DCHARGE_ONLY
 m-person-decline  fail state  -DM_DECLINE_UNASKED
-m-person-new-key  fail charge -DM_PERSON_NEW_KEY -DERRS -DGENERATIONS -DKEYS -DKEYLIFE=255 -DWINDOW=0 -DSUCCESS_ONLY -DCHARGE_ONLY
-m-unproven-key    fail charge -DM_UNPROVEN_NEW_KEY -DERRS -DGENERATIONS -DKEYS -DKEYLIFE=255 -DWINDOW=0 -DSUCCESS_ONLY -DCHARGE_ONLY
-m-any-request     fail request -DM_ANY_REQUEST -DERRS -DOTHER -DKEYS -DKEYLIFE=255 -DWINDOW=0 -DCHARGE_ONLY
+m-person-new-key  fail charge -DM_PERSON_NEW_KEY -DERRS -DGENERATIONS -DKEYS -DKEYLIFE=255 -DWINDOW=0 -DSUCCESS_ONLY -DCHARGE_ONLY -DBREADTH
+m-unproven-key    fail charge -DM_UNPROVEN_NEW_KEY -DERRS -DGENERATIONS -DKEYS -DKEYLIFE=255 -DWINDOW=0 -DSUCCESS_ONLY -DCHARGE_ONLY -DBREADTH
+m-any-request     fail request -DM_ANY_REQUEST -DERRS -DOTHER -DKEYS -DKEYLIFE=255 -DWINDOW=0 -DCHARGE_ONLY -DBREADTH
 m-put-back        fail charge -DM_PUT_BACK -DROWLOSS -DLOOKUP -DCHARGE_ONLY
 m-retry-new       fail charge -DM_RETRY_NEW -DROWLOSS -DLOOKUP -DCHARGE_ONLY
 m-overslept       fail charge -DM_OVERSLEPT -DROWLOSS -DLOOKUP -DCHARGE_ONLY
 m-vanished        fail charge -DM_VANISHED -DROWLOSS -DLOOKUP -DCHARGE_ONLY
-m-schema-doubt    fail charge -DM_SCHEMA_DOUBT -DSCHEMAS -DLOOKUP
-m-schema-back     fail charge -DM_SCHEMA_BACK -DSCHEMAS -DLOOKUP
-m-schema-ended    fail charge -DM_SCHEMA_ENDED -DSCHEMAS -DLOOKUP
-m-schema-blind    fail charge -DM_SCHEMA_BLIND -DSCHEMAS -DLOOKUP
-m-schema-running  fail charge -DM_SCHEMA_RUNNING -DSCHEMAS -DLOOKUP
-m-schema-put-back fail charge -DM_PUT_BACK -DSCHEMAS -DLOOKUP
-m-schema-released fail charge -DM_STALE_RELEASE -DSCHEMAS -DLOOKUP
-m-schema-replay   fail charge -DM_SCHEMA_REPLAY -DSCHEMAS -DKEYS
+m-schema-doubt    fail charge -DM_SCHEMA_DOUBT -DSCHEMAS -DLOOKUP -DBREADTH -DONE
+m-schema-back     fail charge -DM_SCHEMA_BACK -DSCHEMAS -DLOOKUP -DBREADTH -DONE
+m-schema-ended    fail charge -DM_SCHEMA_ENDED -DSCHEMAS -DLOOKUP -DBREADTH -DONE
+m-schema-blind    fail charge -DM_SCHEMA_BLIND -DSCHEMAS -DLOOKUP -DBREADTH -DONE
+m-schema-running  fail charge -DM_SCHEMA_RUNNING -DSCHEMAS -DLOOKUP -DBREADTH
+m-schema-put-back fail charge -DM_PUT_BACK -DSCHEMAS -DLOOKUP -DBREADTH -DONE
+m-schema-released fail charge -DM_STALE_RELEASE -DSCHEMAS -DLOOKUP -DBREADTH -DONE
+m-schema-replay   fail charge -DM_SCHEMA_REPLAY -DSCHEMAS -DKEYS -DBREADTH -DONE
 m-shared          fail paid   -DM_SHARED -DSHARED
 m-note-stays      fail tries  -DM_NOTE_STAYS -DCOUNT -DLOOKUP -DCHARGE_ONLY
 m-late-200        fail saved  -DM_LATE_200
@@ -92,18 +92,14 @@ line() {
 	trap 'rm -rf "$dir"' EXIT
 	trap 'exit 1' INT TERM
 	cp fence.pml "$dir" && cd "$dir" || exit 1
-	how=-O2
-	case $name in
-	m-refusal-clears | m-key-short) ;; # found late
-	m-* | limit-*) how=-O0 ;;        # found soon: compiling takes longer than searching
-	esac
-	case "$*" in
+	case "$want $*" in
 	*LIVE*) search='-DNFAIR=3' flags='-a -f' ;;
+	*BREADTH*) search='-DSAFETY -DNOFAIR -DBFS -DNOREDUCE' flags='-E' ;; # where the shortest way is found soonest
 	*) search='-DSAFETY -DNOFAIR' flags='-E' ;;
 	esac
 	begin=$(date +%s)
 	spin -a "$@" fence.pml >spin.log 2>&1 &&
-		gcc $how -w -DMEMLIM=3000 $search -o pan pan.c >gcc.log 2>&1 &&
+		gcc -O2 -w -DMEMLIM=${MEMORY:-3000} $search -o pan pan.c >gcc.log 2>&1 &&
 		timeout ${LIMIT:-600} ./pan $flags -m1000000 -w22 >pan.log 2>&1
 	got=unfinished found=-
 	if grep -qE 'errors: [1-9]' pan.log 2>/dev/null; then

@@ -711,7 +711,7 @@ proctype Tick() {
 #define IS_CHANGE (inForce == 0)
 #else
 #ifdef M_SCHEMA_ENDED  /* only open rows are counted */
-#define IS_CHANGE (stOf[inForce] == CAPTURED || stOf[inForce] == DOUBT || stOf[inForce] == RELEASED || stOf[inForce] == HELD)
+#define IS_CHANGE (changed || stOf[inForce] == CAPTURED || stOf[inForce] == DOUBT || stOf[inForce] == RELEASED || stOf[inForce] == HELD)
 #else
 #ifdef M_SCHEMA_BLIND  /* defaults and enums are not compared */
 #define IS_CHANGE false
@@ -746,17 +746,17 @@ proctype World() {
 	:: atomic { wanted = !wanted }
 #endif
 #ifdef SCHEMAS         /* each process has drained, or is too late to send */
-	:: atomic { deadline[0] == 0 && deadline[1] == 0 -> changed = (IS_CHANGE -> true : CHANGED_SO_FAR); inForce = 1 - inForce;
+	:: atomic { deadline[0] == 0 && deadline[1] == 0 -> changed = (IS_CHANGE); inForce = 1 - inForce;
 		stale[0] = (stOf[0] != NONE); stale[1] = (stOf[1] != NONE) }
 #endif
 	od
 }
-#ifdef M_SCHEMA_BACK
-#define CHANGED_SO_FAR false
+#ifdef ONE             /* one worker, which may be killed, so that the line is small */
+#define WORKERS run Worker(0)
 #else
-#define CHANGED_SO_FAR changed
+#define WORKERS run Worker(0); run Worker(1)
 #endif
-init { atomic { run Worker(0); run Worker(1); run Resolver(); run Person(); run Provider(); run Tick(); run World() } }
+init { atomic { WORKERS; run Resolver(); run Person(); run Provider(); run Tick(); run World() } }
 
 #ifdef LIVE            /* the message leaves the queue with its row ended, or is in the failure transport; no row stays open */
 ltl ends { <> [] (q == GONE && (ENDED || KEPT || failed) && !OPENROW) }
