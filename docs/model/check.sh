@@ -19,8 +19,8 @@ row-lost          pass -      -DLOOKUP -DROWLOSS -DATTEMPTS=1 -DCHARGE_ONLY
 clock-jumps       pass -      -DLOOKUP -DJUMP -DATTEMPTS=1 -DCHARGE_ONLY
 two-resolvers     pass -      -DLOOKUP -DTWO -DATTEMPTS=1 -DCHARGE_ONLY
 wrong-lookup      pass -      -DLOOKUP -DWRONGLY -DATTEMPTS=1 -DCHARGE_ONLY
-schemas           pass -      -DLOOKUP -DSCHEMAS -DATTEMPTS=1 -DONE
-schemas-keys      pass -      -DKEYS -DSCHEMAS -DATTEMPTS=1 -DONE
+long-schemas           pass -      -DLOOKUP -DSCHEMAS -DATTEMPTS=1 -DSMALL
+long-schemas-keys      pass -      -DKEYS -DSCHEMAS -DATTEMPTS=1 -DSMALL
 shared-reference  pass -      -DSHARED -DLOOKUP -DATTEMPTS=1 -DCHARGE_ONLY
 tries             pass -      -DCOUNT -DLOOKUP -DATTEMPTS=1 -DCHARGE_ONLY
 errs              pass -      -DERRS -DGENERATIONS -DKEYS -DKEYLIFE=255 -DWINDOW=0 -DSUCCESS_ONLY -DCHARGE_ONLY -DATTEMPTS=1
@@ -60,20 +60,20 @@ m-person-blind    fail charge -DABSENT=0 -DCHARGE_ONLY
 m-person-stale    fail charge -DM_PERSON_STALE -DLOOKUP -DCHARGE_ONLY
 m-person-decline  fail state  -DM_DECLINE_UNASKED
 m-person-new-key  fail charge -DM_PERSON_NEW_KEY -DERRS -DGENERATIONS -DKEYS -DKEYLIFE=255 -DWINDOW=0 -DSUCCESS_ONLY -DCHARGE_ONLY -DBREADTH
-m-unproven-key    fail charge -DM_UNPROVEN_NEW_KEY -DERRS -DGENERATIONS -DKEYS -DKEYLIFE=255 -DWINDOW=0 -DSUCCESS_ONLY -DCHARGE_ONLY -DBREADTH
+long-m-unproven-key    fail charge -DM_UNPROVEN_NEW_KEY -DERRS -DGENERATIONS -DKEYS -DKEYLIFE=255 -DWINDOW=0 -DSUCCESS_ONLY -DCHARGE_ONLY -DBREADTH
 m-any-request     fail request -DM_ANY_REQUEST -DERRS -DOTHER -DKEYS -DKEYLIFE=255 -DWINDOW=0 -DCHARGE_ONLY -DBREADTH
 m-put-back        fail charge -DM_PUT_BACK -DROWLOSS -DLOOKUP -DCHARGE_ONLY
 m-retry-new       fail charge -DM_RETRY_NEW -DROWLOSS -DLOOKUP -DCHARGE_ONLY
 m-overslept       fail charge -DM_OVERSLEPT -DROWLOSS -DLOOKUP -DCHARGE_ONLY
 m-vanished        fail charge -DM_VANISHED -DROWLOSS -DLOOKUP -DCHARGE_ONLY
-m-schema-doubt    fail charge -DM_SCHEMA_DOUBT -DSCHEMAS -DLOOKUP -DBREADTH -DONE
-m-schema-back     fail charge -DM_SCHEMA_BACK -DSCHEMAS -DLOOKUP -DBREADTH -DONE
-m-schema-ended    fail charge -DM_SCHEMA_ENDED -DSCHEMAS -DLOOKUP -DBREADTH -DONE
-m-schema-blind    fail charge -DM_SCHEMA_BLIND -DSCHEMAS -DLOOKUP -DBREADTH -DONE
-m-schema-running  fail charge -DM_SCHEMA_RUNNING -DSCHEMAS -DLOOKUP -DBREADTH
-m-schema-put-back fail charge -DM_PUT_BACK -DSCHEMAS -DLOOKUP -DBREADTH -DONE
-m-schema-released fail charge -DM_STALE_RELEASE -DSCHEMAS -DLOOKUP -DBREADTH -DONE
-m-schema-replay   fail charge -DM_SCHEMA_REPLAY -DSCHEMAS -DKEYS -DBREADTH -DONE
+m-schema-doubt    fail charge -DM_SCHEMA_DOUBT -DSCHEMAS -DLOOKUP -DBREADTH -DSMALL -DNOPERSON
+m-schema-back     fail charge -DM_SCHEMA_BACK -DSCHEMAS -DLOOKUP -DBREADTH -DSMALL -DNOPERSON
+long-m-schema-ended    fail charge -DM_SCHEMA_ENDED -DSCHEMAS -DLOOKUP -DBREADTH -DSMALL -DNOPERSON
+long-m-schema-blind    fail charge -DM_SCHEMA_BLIND -DSCHEMAS -DLOOKUP -DBREADTH -DSMALL -DNOPERSON
+long-m-schema-running  fail charge -DM_SCHEMA_RUNNING -DSCHEMAS -DLOOKUP -DBREADTH -DNOPERSON
+m-schema-put-back fail charge -DM_PUT_BACK -DSCHEMAS -DLOOKUP -DBREADTH -DSMALL -DNOPERSON
+long-m-schema-released fail charge -DM_STALE_RELEASE -DSCHEMAS -DLOOKUP -DBREADTH -DSMALL
+long-m-schema-replay   fail charge -DM_SCHEMA_REPLAY -DSCHEMAS -DKEYS -DBREADTH -DSMALL
 m-shared          fail paid   -DM_SHARED -DSHARED
 m-note-stays      fail tries  -DM_NOTE_STAYS -DCOUNT -DLOOKUP -DCHARGE_ONLY
 m-late-200        fail saved  -DM_LATE_200

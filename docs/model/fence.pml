@@ -380,11 +380,13 @@ proctype Worker(byte i) {
 #else
 		if
 		:: capture(i); pc = DIAL
+#ifndef SMALL
 		:: FAULT(true); if :: capture(i) :: true fi;              /* the answer to the commit is lost */
 #ifdef M_COMMIT_ASSUMED
 			pc = DIAL
 #else
 			if :: true :: later(i) fi                         /* the same insert again, or give up */
+#endif
 #endif
 		fi
 #endif
@@ -460,7 +462,7 @@ proctype Resolver() {
 #define i R
 	do
 #ifdef SCHEMAS
-	:: atomic { pc == IDLING -> schema = 1 - schema }
+	:: atomic { pc == IDLING && (stOf[1 - schema] == CAPTURED || stOf[1 - schema] == DOUBT || stOf[1 - schema] == PENDING) -> schema = 1 - schema }
 #endif
 	:: atomic { st == CAPTURED && (LEASE_OVER || watch <= ABSENT) -> machine(DOUBT) }
 	:: atomic { st == DOUBT && until == 0 && watch == 0 && pc == IDLING -> machine(HELD) }   /* hold_after, by both clocks */
@@ -548,6 +550,11 @@ proctype Resolver() {
 #else
 #define MAY_DECIDE KNOWS(P)
 #endif
+#ifdef SMALL
+#define LOOKS_AT_RELEASED false
+#else
+#define LOOKS_AT_RELEASED (st == RELEASED)
+#endif
 proctype Person() {
 	bool looked, yes, proof;
 #ifdef SCHEMAS
@@ -555,9 +562,9 @@ proctype Person() {
 #endif
 	do
 #ifdef SCHEMAS
-	:: atomic { !looked -> schema = 1 - schema }
+	:: atomic { !looked && (stOf[1 - schema] == HELD || stOf[1 - schema] == DOUBT) -> schema = 1 - schema }
 #endif
-	:: atomic { !looked && (st == HELD || st == DOUBT || st == RELEASED) -> looked = true; knows = knows | (1 << P);
+	:: atomic { !looked && (st == HELD || st == DOUBT || LOOKS_AT_RELEASED) -> looked = true; knows = knows | (1 << P);
 		if
 		:: yes = (charged > 0 && UNPROVEN); proof = (!UNPROVEN || RIPE)  /* a row without an unproven send needs no look */
 #ifdef ERRS
@@ -577,7 +584,12 @@ proctype Person() {
 		:: MAY_DECIDE && !yes && proof -> person = true; write(DECLINED)
 #endif
 		:: FAULT(MAY_DECIDE && !yes && proof && st != RELEASED); person = true; more(); write(RELEASED)
+#ifdef SMALL
+		:: else -> skip
+#else
+		:: MAY_DECIDE && !yes && !proof && st != DOUBT -> skip
 		:: MAY_DECIDE && st == DOUBT -> person = true; write(HELD)     /* a stop needs no proof */
+#endif
 		fi;
 		looked = false; yes = false; proof = false; forget(P) }
 #ifdef GENERATIONS     /* a new attempt is wanted of a declined row: its message is sent once more */
@@ -620,9 +632,11 @@ proctype Provider() {
 #ifdef OTHER
 				chargedFor = requestOf[i]
 #endif
-			:: a = REFUSED
 			:: FAULT(true); a = NOTHING
+#ifndef SMALL
+			:: a = REFUSED
 			:: a = WRONG
+#endif
 			:: a = LOST                                           /* 500, and nothing was done */
 #ifdef SHARED
 			:: a = FOREIGN                                        /* its own check for duplicates answers with another order's */
@@ -751,12 +765,17 @@ proctype World() {
 #endif
 	od
 }
-#ifdef ONE             /* one worker, which may be killed, so that the line is small */
+#ifdef SMALL           /* one worker, which may be killed */
 #define WORKERS run Worker(0)
 #else
 #define WORKERS run Worker(0); run Worker(1)
 #endif
-init { atomic { WORKERS; run Resolver(); run Person(); run Provider(); run Tick(); run World() } }
+#ifdef NOPERSON
+#define PEOPLE
+#else
+#define PEOPLE run Person();
+#endif
+init { atomic { WORKERS; run Resolver(); PEOPLE run Provider(); run Tick(); run World() } }
 
 #ifdef LIVE            /* the message leaves the queue with its row ended, or is in the failure transport; no row stays open */
 ltl ends { <> [] (q == GONE && (ENDED || KEPT || failed) && !OPENROW) }
