@@ -243,14 +243,14 @@ inline adopt(k) {
 	fi
 }
 
-/* An answer without a reference decides while no later send was made, and no person has spoken. */
+/* An answer without a reference decides while no later send was made, the row has none, and no person has spoken. */
 #ifdef M_SEND_IGNORED
 #define MAY_WRITE(a) (OPENROW || (st == HELD && !person))
 #else
 #ifdef M_PERSON_OVERRULED
 #define MAY_WRITE(a) (sender == a && (OPENROW || st == HELD || st == DECLINED))
 #else
-#define MAY_WRITE(a) (sender == a && (OPENROW || (st == HELD && !person)))
+#define MAY_WRITE(a) (sender == a && (OPENROW || (st == HELD && !person && ref == 0)))
 #endif
 #endif
 
@@ -561,6 +561,7 @@ proctype Person() {
 	byte schema;
 #endif
 	do
+#ifndef NODECISION
 #ifdef SCHEMAS
 	:: atomic { !looked && (stOf[1 - schema] == HELD || stOf[1 - schema] == DOUBT) -> schema = 1 - schema }
 #endif
@@ -592,6 +593,7 @@ proctype Person() {
 #endif
 		fi;
 		looked = false; yes = false; proof = false; forget(P) }
+#endif
 #ifdef GENERATIONS     /* a new attempt is wanted of a declined row: its message is sent once more */
 	:: atomic { !looked && st == DECLINED && !generation && q == GONE -> q = READY;
 #ifdef M_PERSON_NEW_KEY
@@ -770,12 +772,7 @@ proctype World() {
 #else
 #define WORKERS run Worker(0); run Worker(1)
 #endif
-#ifdef NOPERSON
-#define PEOPLE
-#else
-#define PEOPLE run Person();
-#endif
-init { atomic { WORKERS; run Resolver(); PEOPLE run Provider(); run Tick(); run World() } }
+init { atomic { WORKERS; run Resolver(); run Person(); run Provider(); run Tick(); run World() } }
 
 #ifdef LIVE            /* the message leaves the queue with its row ended, or is in the failure transport; no row stays open */
 ltl ends { <> [] (q == GONE && (ENDED || KEPT || failed) && !OPENROW) }
