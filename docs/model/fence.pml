@@ -215,6 +215,7 @@ inline adopt(k) {
 #else
 	:: true ->
 #endif
+		if :: st == NONE -> latest = true :: else fi;                   /* written again as it was sent */
 		if
 		:: ref == 0 -> ref = k
 #ifndef M_SECOND_DROPPED
@@ -276,8 +277,8 @@ inline hangUp(i) {
 }
 inline rest(i) { hangUp(i); forget(i); answer[i] = 0; deadline[i] = 0; pc = IDLING }
 
-/* A worker that lives and has read a 200 leaves no row without it. */
-#ifdef SIGN
+/* A worker that lives and has read a 200 leaves no row without it. A new key begins without one. */
+#if defined(SIGN) || defined(GENERATIONS)
 #define saved(i) skip
 #else
 inline saved(i) { assert(answer[i] == 0 || answer[i] >= REFUSED || ref == answer[i] || other == answer[i]) }
@@ -584,7 +585,7 @@ proctype Person() {
 #else
 		:: MAY_DECIDE && !yes && proof -> person = true; write(DECLINED)
 #endif
-		:: FAULT(MAY_DECIDE && !yes && proof && st != RELEASED); person = true; more(); write(RELEASED)
+		:: FAULT(MAY_DECIDE && !yes && proof && st != RELEASED && ref == 0); person = true; more(); write(RELEASED)
 #ifdef SMALL
 		:: else -> skip
 #else
