@@ -11,27 +11,34 @@ set -u
 cd "$(dirname "$0")" || exit 1
 
 table() { cat <<'END'
-blind             pass -
-lookup            pass -      -DLOOKUP -DATTEMPTS=1
-keys              pass -      -DKEYS -DATTEMPTS=1
-keys-success-only pass -      -DKEYS -DSUCCESS_ONLY -DATTEMPTS=1
-row-lost          pass -      -DLOOKUP -DROWLOSS -DATTEMPTS=1 -DCHARGE_ONLY
-clock-jumps       pass -      -DLOOKUP -DJUMP -DATTEMPTS=1 -DCHARGE_ONLY
-two-resolvers     pass -      -DLOOKUP -DTWO -DATTEMPTS=1 -DCHARGE_ONLY
-wrong-lookup      pass -      -DLOOKUP -DWRONGLY -DATTEMPTS=1 -DCHARGE_ONLY
-long-schemas           pass -      -DLOOKUP -DSCHEMAS -DATTEMPTS=1 -DSMALL
-long-schemas-keys      pass -      -DKEYS -DSCHEMAS -DATTEMPTS=1 -DSMALL
-shared-reference  pass -      -DSHARED -DLOOKUP -DATTEMPTS=1 -DCHARGE_ONLY
-tries             pass -      -DCOUNT -DLOOKUP -DATTEMPTS=1 -DCHARGE_ONLY
-errs              pass -      -DERRS -DGENERATIONS -DKEYS -DKEYLIFE=255 -DWINDOW=0 -DSUCCESS_ONLY -DCHARGE_ONLY -DATTEMPTS=1
-errs-request      pass -      -DERRS -DOTHER -DKEYS -DKEYLIFE=255 -DWINDOW=0 -DCHARGE_ONLY -DATTEMPTS=1
-generations       pass -      -DGENERATIONS -DKEYS -DATTEMPTS=1
-ends-lookup       pass -      -DLIVE -DCHARGE_ONLY -DFAULTS=2 -DLOOKUP
-ends-blind        pass -      -DLIVE -DCHARGE_ONLY -DFAULTS=2
-pause-key-forever pass -      -DPAUSE -DKEYS -DKEYLIFE=255 -DWINDOW=0 -DCHARGE_ONLY -DATTEMPTS=1
-pause-both-shown  pass -      -DPAUSE -DCHARGES=2 -DCHARGE_ONLY -DATTEMPTS=1
+blind             pass -      -DATTEMPTS=1
+lookup            pass -      -DLOOKUP -DATTEMPTS=1 -DNODECISION
+lookup-person     pass -      -DLOOKUP -DSMALL
+keys              pass -      -DKEYS -DATTEMPTS=1 -DNODECISION
+keys-person       pass -      -DKEYS -DATTEMPTS=1 -DSMALL
+keys-success-only pass -      -DKEYS -DSUCCESS_ONLY -DATTEMPTS=1 -DNODECISION
+row-lost          pass -      -DLOOKUP -DROWLOSS -DATTEMPTS=1 -DCHARGE_ONLY -DNODECISION
+row-lost-person   pass -      -DLOOKUP -DROWLOSS -DATTEMPTS=1 -DCHARGE_ONLY -DSMALL
+clock-jumps       pass -      -DLOOKUP -DJUMP -DATTEMPTS=1 -DCHARGE_ONLY -DNODECISION
+clock-jumps-person pass -     -DLOOKUP -DJUMP -DATTEMPTS=1 -DCHARGE_ONLY -DSMALL
+two-resolvers     pass -      -DLOOKUP -DTWO -DATTEMPTS=1 -DCHARGE_ONLY -DNODECISION
+wrong-lookup      pass -      -DLOOKUP -DWRONGLY -DATTEMPTS=1 -DCHARGE_ONLY -DNODECISION
+wrong-lookup-person pass -    -DLOOKUP -DWRONGLY -DATTEMPTS=1 -DCHARGE_ONLY -DSMALL
+schemas           pass -      -DLOOKUP -DSCHEMAS -DATTEMPTS=1 -DSMALL -DNODECISION
+shared-reference  pass -      -DSHARED -DLOOKUP -DATTEMPTS=1 -DCHARGE_ONLY -DSMALL
+tries             pass -      -DCOUNT -DLOOKUP -DCHARGE_ONLY -DSMALL
+errs              pass -      -DERRS -DGENERATIONS -DKEYS -DKEYLIFE=255 -DWINDOW=0 -DSUCCESS_ONLY -DCHARGE_ONLY -DATTEMPTS=1 -DONE
+errs-request      pass -      -DERRS -DOTHER -DKEYS -DKEYLIFE=255 -DWINDOW=0 -DCHARGE_ONLY -DATTEMPTS=1 -DSMALL
+generations       pass -      -DGENERATIONS -DKEYS -DATTEMPTS=1 -DONE
+ends-lookup       pass -      -DLIVE -DCHARGE_ONLY -DFAULTS=2 -DLOOKUP -DSMALL
+ends-blind        pass -      -DLIVE -DCHARGE_ONLY -DFAULTS=2 -DSMALL
+pause-key-forever pass -      -DPAUSE -DKEYS -DKEYLIFE=255 -DWINDOW=0 -DCHARGE_ONLY -DATTEMPTS=1 -DNODECISION
+pause-both-shown  pass -      -DPAUSE -DCHARGES=2 -DCHARGE_ONLY -DATTEMPTS=1 -DNODECISION
 long-lookup       pass -      -DLOOKUP
-long-lookup-keys  pass -      -DLOOKUP -DKEYS -DSUCCESS_ONLY -DATTEMPTS=1
+long-keys         pass -      -DKEYS -DATTEMPTS=1
+long-schemas      pass -      -DLOOKUP -DSCHEMAS -DATTEMPTS=1 -DSMALL
+long-schemas-keys pass -      -DKEYS -DSCHEMAS -DATTEMPTS=1 -DSMALL -DNODECISION
+long-tries        pass -      -DCOUNT -DLOOKUP -DATTEMPTS=1 -DCHARGE_ONLY
 limit-pause       fail charge -DPAUSE -DLOOKUP -DCHARGE_ONLY
 limit-pause-key   fail charge -DPAUSE -DKEYS -DCHARGE_ONLY
 limit-row-lost    fail charge -DROWLOSS -DLOOKUP -DM_MISSING_ROW -DCHARGE_ONLY
@@ -66,12 +73,12 @@ m-put-back        fail charge -DM_PUT_BACK -DROWLOSS -DLOOKUP -DCHARGE_ONLY
 m-retry-new       fail charge -DM_RETRY_NEW -DROWLOSS -DLOOKUP -DCHARGE_ONLY
 m-overslept       fail charge -DM_OVERSLEPT -DROWLOSS -DLOOKUP -DCHARGE_ONLY
 m-vanished        fail charge -DM_VANISHED -DROWLOSS -DLOOKUP -DCHARGE_ONLY
-m-schema-doubt    fail charge -DM_SCHEMA_DOUBT -DSCHEMAS -DLOOKUP -DBREADTH -DSMALL -DNOPERSON
-m-schema-back     fail charge -DM_SCHEMA_BACK -DSCHEMAS -DLOOKUP -DBREADTH -DSMALL -DNOPERSON
-long-m-schema-ended    fail charge -DM_SCHEMA_ENDED -DSCHEMAS -DLOOKUP -DBREADTH -DSMALL -DNOPERSON
-long-m-schema-blind    fail charge -DM_SCHEMA_BLIND -DSCHEMAS -DLOOKUP -DBREADTH -DSMALL -DNOPERSON
-long-m-schema-running  fail charge -DM_SCHEMA_RUNNING -DSCHEMAS -DLOOKUP -DBREADTH -DNOPERSON
-m-schema-put-back fail charge -DM_PUT_BACK -DSCHEMAS -DLOOKUP -DBREADTH -DSMALL -DNOPERSON
+m-schema-doubt    fail charge -DM_SCHEMA_DOUBT -DSCHEMAS -DLOOKUP -DBREADTH -DSMALL -DNODECISION
+m-schema-back     fail charge -DM_SCHEMA_BACK -DSCHEMAS -DLOOKUP -DBREADTH -DSMALL -DNODECISION
+long-m-schema-ended    fail charge -DM_SCHEMA_ENDED -DSCHEMAS -DLOOKUP -DBREADTH -DSMALL -DNODECISION
+long-m-schema-blind    fail charge -DM_SCHEMA_BLIND -DSCHEMAS -DLOOKUP -DBREADTH -DSMALL -DNODECISION
+long-m-schema-running  fail charge -DM_SCHEMA_RUNNING -DSCHEMAS -DLOOKUP -DBREADTH -DNODECISION
+m-schema-put-back fail charge -DM_PUT_BACK -DSCHEMAS -DLOOKUP -DBREADTH -DSMALL -DNODECISION
 long-m-schema-released fail charge -DM_STALE_RELEASE -DSCHEMAS -DLOOKUP -DBREADTH -DSMALL
 long-m-schema-replay   fail charge -DM_SCHEMA_REPLAY -DSCHEMAS -DKEYS -DBREADTH -DSMALL
 m-shared          fail paid   -DM_SHARED -DSHARED
@@ -100,7 +107,7 @@ line() {
 	begin=$(date +%s)
 	spin -a "$@" fence.pml >spin.log 2>&1 &&
 		gcc -O2 -w -DMEMLIM=${MEMORY:-3000} $search -o pan pan.c >gcc.log 2>&1 &&
-		timeout ${LIMIT:-600} ./pan $flags -m1000000 -w22 >pan.log 2>&1
+		timeout ${LIMIT:-600} ./pan $flags -m1000000 -w24 >pan.log 2>&1
 	got=unfinished found=-
 	if grep -qE 'errors: [1-9]' pan.log 2>/dev/null; then
 		got=fail

@@ -122,7 +122,7 @@ bool generation;
 #endif
 #if defined(GENERATIONS) || defined(SCHEMAS)
 #define KEYS_OF_ORDER 2
-byte keyOf[3];         /* the key that each caller's request has */
+byte keyOf[3], nextKey[3];  /* the key of each caller's request under way, and of the one that it begins */
 #define KEYOF(i) keyOf[i]
 #else
 #define KEYS_OF_ORDER 1
@@ -137,7 +137,7 @@ bool changed;          /* it is not the first */
 bool stale[ROWS];      /* the row was last written before the latest change */
 #endif
 #ifdef OTHER           /* which of two requests the message asks for, the row is for, each caller sends, was charged */
-bool wanted, request, requestOf[3], chargedFor;
+bool wanted, request, nextRequest[3], requestOf[3], chargedFor;
 #endif
 #ifdef TWO
 bool seenByOther;      /* another resolver has the look-up lease */
@@ -182,10 +182,10 @@ inline begin(a) {      /* a send begins: a capture or a replay */
 	seenByOther = false;
 #endif
 #if KEYS_OF_ORDER > 1
-	keyOf[a] = KEY;
+	nextKey[a] = KEY;
 #endif
 #ifdef OTHER
-	requestOf[a] = request
+	nextRequest[a] = request
 #endif
 }
 inline capture(a) {
@@ -261,8 +261,17 @@ inline adopt(k) {
 #else
 #define IN_TIME(i) (deadline[i] > 0)
 #endif
+#if KEYS_OF_ORDER > 1
+#define ADDRESS(i) keyOf[i] = nextKey[i]
+#else
+#ifdef OTHER
+#define ADDRESS(i) requestOf[i] = nextRequest[i]
+#else
+#define ADDRESS(i) skip
+#endif
+#endif
 #define CALL(i) \
-	:: atomic { pc == DIAL && net[i] == FREE && IN_TIME(i) -> net[i] = OPEN; t[i] = IDLE; pc = SEND } \
+	:: atomic { pc == DIAL && net[i] == FREE && IN_TIME(i) -> net[i] = OPEN; t[i] = IDLE; ADDRESS(i); pc = SEND } \
 	:: atomic { pc == DIAL && !IN_TIME(i) -> answer[i] = NOTHING; CALL_ENDS(i) } \
 	:: atomic { pc == SEND && net[i] == OPEN -> net[i] = FLYING; t[i] = LATE; pc = WAIT } \
 	:: atomic { pc == SEND && net[i] == FREE -> answer[i] = LOST; CALL_ENDS(i) } \
@@ -768,7 +777,7 @@ proctype World() {
 #endif
 	od
 }
-#ifdef SMALL           /* one worker, which may be killed */
+#if defined(SMALL) || defined(ONE)   /* one worker, which may be killed */
 #define WORKERS run Worker(0)
 #else
 #define WORKERS run Worker(0); run Worker(1)
