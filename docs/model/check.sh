@@ -13,31 +13,32 @@ cd "$(dirname "$0")" || exit 1
 table() { cat <<'END'
 blind             pass -      -DATTEMPTS=1
 lookup            pass -      -DLOOKUP -DATTEMPTS=1 -DNODECISION
-lookup-person     pass -      -DLOOKUP -DSMALL
+lookup-person     pass -      -DLOOKUP -DFEW -DONE
 keys              pass -      -DKEYS -DATTEMPTS=1 -DNODECISION
-keys-person       pass -      -DKEYS -DATTEMPTS=1 -DSMALL
+keys-person       pass -      -DKEYS -DATTEMPTS=1 -DFEW -DONE
 keys-success-only pass -      -DKEYS -DSUCCESS_ONLY -DATTEMPTS=1 -DNODECISION
-row-lost          pass -      -DLOOKUP -DROWLOSS -DATTEMPTS=1 -DCHARGE_ONLY -DNODECISION
-row-lost-person   pass -      -DLOOKUP -DROWLOSS -DATTEMPTS=1 -DCHARGE_ONLY -DSMALL
+row-lost          pass -      -DLOOKUP -DROWLOSS -DATTEMPTS=1 -DCHARGE_ONLY -DNODECISION -DFEW
+row-lost-person   pass -      -DLOOKUP -DROWLOSS -DATTEMPTS=1 -DCHARGE_ONLY -DFEW -DONE
 clock-jumps       pass -      -DLOOKUP -DJUMP -DATTEMPTS=1 -DCHARGE_ONLY -DNODECISION
-clock-jumps-person pass -     -DLOOKUP -DJUMP -DATTEMPTS=1 -DCHARGE_ONLY -DSMALL
+clock-jumps-person pass -     -DLOOKUP -DJUMP -DATTEMPTS=1 -DCHARGE_ONLY -DFEW -DONE
 two-resolvers     pass -      -DLOOKUP -DTWO -DATTEMPTS=1 -DCHARGE_ONLY -DNODECISION
 wrong-lookup      pass -      -DLOOKUP -DWRONGLY -DATTEMPTS=1 -DCHARGE_ONLY -DNODECISION
-wrong-lookup-person pass -    -DLOOKUP -DWRONGLY -DATTEMPTS=1 -DCHARGE_ONLY -DSMALL
-schemas           pass -      -DLOOKUP -DSCHEMAS -DATTEMPTS=1 -DSMALL -DNODECISION
-shared-reference  pass -      -DSHARED -DLOOKUP -DATTEMPTS=1 -DCHARGE_ONLY -DSMALL
-tries             pass -      -DCOUNT -DLOOKUP -DCHARGE_ONLY -DSMALL
+wrong-lookup-person pass -    -DLOOKUP -DWRONGLY -DATTEMPTS=1 -DCHARGE_ONLY -DFEW -DONE
+schemas           pass -      -DLOOKUP -DSCHEMAS -DATTEMPTS=1 -DFEW -DONE -DNODECISION
+shared-reference  pass -      -DSHARED -DLOOKUP -DATTEMPTS=1 -DCHARGE_ONLY -DFEW -DONE
+tries             pass -      -DCOUNT -DLOOKUP -DCHARGE_ONLY -DFEW -DONE
 errs              pass -      -DERRS -DGENERATIONS -DKEYS -DKEYLIFE=255 -DWINDOW=0 -DSUCCESS_ONLY -DCHARGE_ONLY -DATTEMPTS=1 -DONE
-errs-request      pass -      -DERRS -DOTHER -DKEYS -DKEYLIFE=255 -DWINDOW=0 -DCHARGE_ONLY -DATTEMPTS=1 -DSMALL
+errs-request      pass -      -DERRS -DOTHER -DKEYS -DKEYLIFE=255 -DWINDOW=0 -DCHARGE_ONLY -DATTEMPTS=1 -DFEW -DONE
 generations       pass -      -DGENERATIONS -DKEYS -DATTEMPTS=1 -DONE
-ends-lookup       pass -      -DLIVE -DCHARGE_ONLY -DFAULTS=2 -DLOOKUP -DSMALL
-ends-blind        pass -      -DLIVE -DCHARGE_ONLY -DFAULTS=2 -DSMALL
+ends-lookup       pass -      -DLIVE -DCHARGE_ONLY -DFAULTS=1 -DLOOKUP -DFEW -DONE
+ends-blind        pass -      -DLIVE -DCHARGE_ONLY -DFAULTS=2 -DFEW -DONE
 pause-key-forever pass -      -DPAUSE -DKEYS -DKEYLIFE=255 -DWINDOW=0 -DCHARGE_ONLY -DATTEMPTS=1 -DNODECISION
 pause-both-shown  pass -      -DPAUSE -DCHARGES=2 -DCHARGE_ONLY -DATTEMPTS=1 -DNODECISION
 long-lookup       pass -      -DLOOKUP
 long-keys         pass -      -DKEYS -DATTEMPTS=1
-long-schemas      pass -      -DLOOKUP -DSCHEMAS -DATTEMPTS=1 -DSMALL
-long-schemas-keys pass -      -DKEYS -DSCHEMAS -DATTEMPTS=1 -DSMALL -DNODECISION
+long-schemas      pass -      -DLOOKUP -DSCHEMAS -DATTEMPTS=1 -DFEW -DONE
+long-schemas-keys pass -      -DKEYS -DSCHEMAS -DATTEMPTS=1 -DFEW -DONE -DNODECISION
+long-ends-lookup  pass -      -DLIVE -DCHARGE_ONLY -DFAULTS=2 -DLOOKUP -DFEW -DONE
 long-tries        pass -      -DCOUNT -DLOOKUP -DATTEMPTS=1 -DCHARGE_ONLY
 limit-pause       fail charge -DPAUSE -DLOOKUP -DCHARGE_ONLY
 limit-pause-key   fail charge -DPAUSE -DKEYS -DCHARGE_ONLY
@@ -73,14 +74,14 @@ m-put-back        fail charge -DM_PUT_BACK -DROWLOSS -DLOOKUP -DCHARGE_ONLY
 m-retry-new       fail charge -DM_RETRY_NEW -DROWLOSS -DLOOKUP -DCHARGE_ONLY
 m-overslept       fail charge -DM_OVERSLEPT -DROWLOSS -DLOOKUP -DCHARGE_ONLY
 m-vanished        fail charge -DM_VANISHED -DROWLOSS -DLOOKUP -DCHARGE_ONLY
-m-schema-doubt    fail charge -DM_SCHEMA_DOUBT -DSCHEMAS -DLOOKUP -DBREADTH -DSMALL -DNODECISION
-m-schema-back     fail charge -DM_SCHEMA_BACK -DSCHEMAS -DLOOKUP -DBREADTH -DSMALL -DNODECISION
-long-m-schema-ended    fail charge -DM_SCHEMA_ENDED -DSCHEMAS -DLOOKUP -DBREADTH -DSMALL -DNODECISION
-long-m-schema-blind    fail charge -DM_SCHEMA_BLIND -DSCHEMAS -DLOOKUP -DBREADTH -DSMALL -DNODECISION
+m-schema-doubt    fail charge -DM_SCHEMA_DOUBT -DSCHEMAS -DLOOKUP -DBREADTH -DFEW -DONE -DNODECISION
+m-schema-back     fail charge -DM_SCHEMA_BACK -DSCHEMAS -DLOOKUP -DBREADTH -DFEW -DONE -DNODECISION
+long-m-schema-ended    fail charge -DM_SCHEMA_ENDED -DSCHEMAS -DLOOKUP -DBREADTH -DFEW -DONE -DNODECISION
+long-m-schema-blind    fail charge -DM_SCHEMA_BLIND -DSCHEMAS -DLOOKUP -DBREADTH -DFEW -DONE -DNODECISION
 long-m-schema-running  fail charge -DM_SCHEMA_RUNNING -DSCHEMAS -DLOOKUP -DBREADTH -DNODECISION
-m-schema-put-back fail charge -DM_PUT_BACK -DSCHEMAS -DLOOKUP -DBREADTH -DSMALL -DNODECISION
-long-m-schema-released fail charge -DM_STALE_RELEASE -DSCHEMAS -DLOOKUP -DBREADTH -DSMALL
-long-m-schema-replay   fail charge -DM_SCHEMA_REPLAY -DSCHEMAS -DKEYS -DBREADTH -DSMALL
+m-schema-put-back fail charge -DM_PUT_BACK -DSCHEMAS -DLOOKUP -DBREADTH -DFEW -DONE -DNODECISION
+long-m-schema-released fail charge -DM_STALE_RELEASE -DSCHEMAS -DLOOKUP -DBREADTH -DFEW -DONE
+long-m-schema-replay   fail charge -DM_SCHEMA_REPLAY -DSCHEMAS -DKEYS -DBREADTH -DFEW -DONE
 m-shared          fail paid   -DM_SHARED -DSHARED
 m-note-stays      fail tries  -DM_NOTE_STAYS -DCOUNT -DLOOKUP -DCHARGE_ONLY
 m-late-200        fail saved  -DM_LATE_200

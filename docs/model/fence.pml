@@ -20,6 +20,9 @@
 #ifndef ABSENT
 #define ABSENT  1      /* absent_after, from the end of the lease; 0 is too little */
 #endif
+#ifndef KEYS
+#define WINDOW  0
+#endif
 #ifndef WINDOW
 #define WINDOW  3      /* a replay may start so long after the first capture */
 #endif
@@ -286,6 +289,16 @@ inline hangUp(i) {
 }
 inline rest(i) { hangUp(i); forget(i); answer[i] = 0; deadline[i] = 0; pc = IDLING }
 
+inline restWorker(i) { /* what a worker at rest still had in its head would only be more states */
+	rest(i);
+#ifdef SIGN
+	again = false; inserted = false; overslept = false;
+#endif
+#if defined(SCHEMAS) && !defined(M_SCHEMA_RUNNING)
+	schema = 0
+#endif
+}
+
 /* A worker that lives and has read a 200 leaves no row without it. A new key begins without one. */
 #if defined(SIGN) || defined(GENERATIONS)
 #define saved(i) skip
@@ -301,7 +314,7 @@ inline later(i) {
 #endif
 	:: else
 	fi;
-	rest(i)
+	restWorker(i)
 }
 
 /* What the row says decides what becomes of the message, not what the worker believes. */
@@ -390,7 +403,7 @@ proctype Worker(byte i) {
 #else
 		if
 		:: capture(i); pc = DIAL
-#ifndef SMALL
+#ifndef FEW
 		:: FAULT(true); if :: capture(i) :: true fi;              /* the answer to the commit is lost */
 #ifdef M_COMMIT_ASSUMED
 			pc = DIAL
@@ -436,13 +449,13 @@ proctype Worker(byte i) {
 		fi;
 		byRow() }
 
-	:: atomic { pc == ACK -> assert(ENDED || KEPT || LOSES); saved(i); q = GONE; rest(i) }
+	:: atomic { pc == ACK -> assert(ENDED || KEPT || LOSES); saved(i); q = GONE; restWorker(i) }
 	:: atomic { pc == PARK -> failed = true; pc = REMOVE }
 	:: atomic { pc == REMOVE -> saved(i);                                 /* notes the parking beside the row, then acks */
 		if :: st != NONE && !parked -> parked = true; more() :: else fi;
-		if :: q == BY(i) -> q = GONE :: else fi; rest(i) }
+		if :: q == BY(i) -> q = GONE :: else fi; restWorker(i) }
 
-	:: atomic { FAULT(pc != IDLING) -> rest(i) }                      /* SIGKILL */
+	:: atomic { FAULT(pc != IDLING) -> restWorker(i) }                      /* SIGKILL */
 	od
 }
 
@@ -560,7 +573,7 @@ proctype Resolver() {
 #else
 #define MAY_DECIDE KNOWS(P)
 #endif
-#ifdef SMALL
+#ifdef FEW
 #define LOOKS_AT_RELEASED false
 #else
 #define LOOKS_AT_RELEASED (st == RELEASED)
@@ -595,7 +608,7 @@ proctype Person() {
 		:: MAY_DECIDE && !yes && proof -> person = true; write(DECLINED)
 #endif
 		:: FAULT(MAY_DECIDE && !yes && proof && st != RELEASED && ref == 0); person = true; more(); write(RELEASED)
-#ifdef SMALL
+#ifdef FEW
 		:: else -> skip
 #else
 		:: MAY_DECIDE && !yes && !proof && st != DOUBT -> skip
@@ -645,7 +658,7 @@ proctype Provider() {
 				chargedFor = requestOf[i]
 #endif
 			:: FAULT(true); a = NOTHING
-#ifndef SMALL
+#ifndef FEW
 			:: a = REFUSED
 			:: a = WRONG
 #endif
@@ -777,7 +790,7 @@ proctype World() {
 #endif
 	od
 }
-#if defined(SMALL) || defined(ONE)   /* one worker, which may be killed */
+#ifdef ONE             /* one worker, which may be killed */
 #define WORKERS run Worker(0)
 #else
 #define WORKERS run Worker(0); run Worker(1)
