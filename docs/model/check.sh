@@ -17,8 +17,8 @@ lookup-person     pass -      -DLOOKUP -DFEW -DONE
 keys              pass -      -DKEYS -DATTEMPTS=1 -DNODECISION
 keys-person       pass -      -DKEYS -DATTEMPTS=1 -DFEW -DONE
 keys-success-only pass -      -DKEYS -DSUCCESS_ONLY -DATTEMPTS=1 -DNODECISION
-row-lost          pass -      -DLOOKUP -DROWLOSS -DATTEMPTS=1 -DCHARGE_ONLY -DNODECISION -DFEW
-row-lost-person   pass -      -DLOOKUP -DROWLOSS -DATTEMPTS=1 -DCHARGE_ONLY -DFEW -DONE
+row-lost          pass -      -DLOOKUP -DROWLOSS -DATTEMPTS=1 -DCHARGE_ONLY -DONE
+long-row-lost     pass -      -DLOOKUP -DROWLOSS -DATTEMPTS=1 -DCHARGE_ONLY -DNODECISION -DFEW
 clock-jumps       pass -      -DLOOKUP -DJUMP -DATTEMPTS=1 -DCHARGE_ONLY -DNODECISION
 clock-jumps-person pass -     -DLOOKUP -DJUMP -DATTEMPTS=1 -DCHARGE_ONLY -DFEW -DONE
 two-resolvers     pass -      -DLOOKUP -DTWO -DATTEMPTS=1 -DCHARGE_ONLY -DNODECISION
@@ -29,7 +29,8 @@ shared-reference  pass -      -DSHARED -DLOOKUP -DATTEMPTS=1 -DCHARGE_ONLY -DFEW
 tries             pass -      -DCOUNT -DLOOKUP -DCHARGE_ONLY -DFEW -DONE
 errs              pass -      -DERRS -DGENERATIONS -DKEYS -DKEYLIFE=255 -DWINDOW=0 -DSUCCESS_ONLY -DCHARGE_ONLY -DATTEMPTS=1 -DONE
 errs-request      pass -      -DERRS -DOTHER -DKEYS -DKEYLIFE=255 -DWINDOW=0 -DCHARGE_ONLY -DATTEMPTS=1 -DFEW -DONE
-generations       pass -      -DGENERATIONS -DKEYS -DATTEMPTS=1 -DONE
+generations       pass -      -DGENERATIONS -DKEYS -DATTEMPTS=1 -DFEW -DONE
+long-generations  pass -      -DGENERATIONS -DKEYS -DATTEMPTS=1 -DONE
 ends-lookup       pass -      -DLIVE -DCHARGE_ONLY -DFAULTS=1 -DLOOKUP -DFEW -DONE
 ends-blind        pass -      -DLIVE -DCHARGE_ONLY -DFAULTS=2 -DFEW -DONE
 pause-key-forever pass -      -DPAUSE -DKEYS -DKEYLIFE=255 -DWINDOW=0 -DCHARGE_ONLY -DATTEMPTS=1 -DNODECISION
@@ -55,33 +56,29 @@ m-judged-after    fail charge -DM_JUDGED_AFTER -DLOOKUP -DCHARGE_ONLY
 m-database-clock  fail charge -DM_DATABASE_CLOCK -DJUMP -DLOOKUP -DCHARGE_ONLY
 m-watch-gap       fail charge -DM_WATCH_GAP -DJUMP -DLOOKUP -DCHARGE_ONLY
 m-watch-send      fail charge -DM_WATCH_SEND -DLOOKUP -DCHARGE_ONLY
-m-watch-overlap   fail charge -DM_WATCH_OVERLAP -DTWO -DLOOKUP -DCHARGE_ONLY -DBREADTH
+m-watch-overlap   fail charge -DM_WATCH_OVERLAP -DTWO -DLOOKUP -DCHARGE_ONLY -DATTEMPTS=1 -DNODECISION
 m-no-sample       fail charge -DM_NO_SAMPLE -DWRONGLY -DLOOKUP -DCHARGE_ONLY
 m-other-account   fail charge -DM_OTHER_ACCOUNT -DWRONGLY -DLOOKUP -DCHARGE_ONLY
 m-older-sample    fail charge -DM_OLDER_SAMPLE -DWRONGLY -DLOOKUP -DCHARGE_ONLY
 m-replay-late     fail charge -DM_REPLAY_LATE -DKEYS -DCHARGE_ONLY
-m-key-short       fail charge -DKEYLIFE=4 -DKEYS -DATTEMPTS=1 -DCHARGE_ONLY -DBREADTH
-m-refusal-clears  fail state  -DM_REFUSAL_CLEARS -DKEYS -DSUCCESS_ONLY -DATTEMPTS=1 -DBREADTH
+m-key-short       fail charge -DKEYLIFE=4 -DKEYS -DATTEMPTS=1 -DCHARGE_ONLY -DONE
+m-refusal-clears  fail state  -DM_REFUSAL_CLEARS -DKEYS -DSUCCESS_ONLY -DATTEMPTS=1 -DONE
 m-person-early    fail charge -DM_PERSON_EARLY -DCHARGE_ONLY
 m-person-late     fail charge -DM_PERSON_JUDGED_AFTER -DCHARGE_ONLY
 m-person-blind    fail charge -DABSENT=0 -DCHARGE_ONLY
 m-person-stale    fail charge -DM_PERSON_STALE -DLOOKUP -DCHARGE_ONLY
 m-person-decline  fail state  -DM_DECLINE_UNASKED
-m-person-new-key  fail charge -DM_PERSON_NEW_KEY -DERRS -DGENERATIONS -DKEYS -DKEYLIFE=255 -DWINDOW=0 -DSUCCESS_ONLY -DCHARGE_ONLY -DBREADTH
-long-m-unproven-key    fail charge -DM_UNPROVEN_NEW_KEY -DERRS -DGENERATIONS -DKEYS -DKEYLIFE=255 -DWINDOW=0 -DSUCCESS_ONLY -DCHARGE_ONLY -DBREADTH
-m-any-request     fail request -DM_ANY_REQUEST -DERRS -DOTHER -DKEYS -DKEYLIFE=255 -DWINDOW=0 -DCHARGE_ONLY -DBREADTH
+m-person-new-key  fail charge -DM_PERSON_NEW_KEY -DERRS -DGENERATIONS -DKEYS -DKEYLIFE=255 -DWINDOW=0 -DSUCCESS_ONLY -DCHARGE_ONLY -DONE
+m-any-request     fail request -DM_ANY_REQUEST -DERRS -DOTHER -DKEYS -DKEYLIFE=255 -DWINDOW=0 -DCHARGE_ONLY -DBREADTH -DFEW -DONE
 m-put-back        fail charge -DM_PUT_BACK -DROWLOSS -DLOOKUP -DCHARGE_ONLY
 m-retry-new       fail charge -DM_RETRY_NEW -DROWLOSS -DLOOKUP -DCHARGE_ONLY
 m-overslept       fail charge -DM_OVERSLEPT -DROWLOSS -DLOOKUP -DCHARGE_ONLY
 m-vanished        fail charge -DM_VANISHED -DROWLOSS -DLOOKUP -DCHARGE_ONLY
-m-schema-doubt    fail charge -DM_SCHEMA_DOUBT -DSCHEMAS -DLOOKUP -DBREADTH -DFEW -DONE -DNODECISION
-m-schema-back     fail charge -DM_SCHEMA_BACK -DSCHEMAS -DLOOKUP -DBREADTH -DFEW -DONE -DNODECISION
-long-m-schema-ended    fail charge -DM_SCHEMA_ENDED -DSCHEMAS -DLOOKUP -DBREADTH -DFEW -DONE -DNODECISION
-long-m-schema-blind    fail charge -DM_SCHEMA_BLIND -DSCHEMAS -DLOOKUP -DBREADTH -DFEW -DONE -DNODECISION
-long-m-schema-running  fail charge -DM_SCHEMA_RUNNING -DSCHEMAS -DLOOKUP -DBREADTH -DNODECISION
-m-schema-put-back fail charge -DM_PUT_BACK -DSCHEMAS -DLOOKUP -DBREADTH -DFEW -DONE -DNODECISION
-long-m-schema-released fail charge -DM_STALE_RELEASE -DSCHEMAS -DLOOKUP -DBREADTH -DFEW -DONE
-long-m-schema-replay   fail charge -DM_SCHEMA_REPLAY -DSCHEMAS -DKEYS -DBREADTH -DFEW -DONE
+m-schema-doubt    fail charge -DM_SCHEMA_DOUBT -DSCHEMAS -DLOOKUP -DFEW -DONE -DNODECISION -DATTEMPTS=1 -DBREADTH
+m-schema-back     fail charge -DM_SCHEMA_BACK -DSCHEMAS -DLOOKUP -DFEW -DONE -DNODECISION -DATTEMPTS=1 -DBREADTH
+m-schema-ended    fail charge -DM_SCHEMA_ENDED -DSCHEMAS -DLOOKUP -DFEW -DONE -DNODECISION -DATTEMPTS=1
+m-schema-blind    fail charge -DM_SCHEMA_BLIND -DSCHEMAS -DLOOKUP -DFEW -DONE -DNODECISION -DATTEMPTS=1 -DBREADTH
+m-schema-put-back fail charge -DM_PUT_BACK -DSCHEMAS -DLOOKUP -DFEW -DONE -DNODECISION -DATTEMPTS=1 -DBREADTH
 m-shared          fail paid   -DM_SHARED -DSHARED
 m-note-stays      fail tries  -DM_NOTE_STAYS -DCOUNT -DLOOKUP -DCHARGE_ONLY
 m-late-200        fail saved  -DM_LATE_200

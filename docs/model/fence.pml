@@ -294,7 +294,7 @@ inline restWorker(i) { /* what a worker at rest still had in its head would only
 #ifdef SIGN
 	again = false; inserted = false; overslept = false;
 #endif
-#if defined(SCHEMAS) && !defined(M_SCHEMA_RUNNING)
+#ifdef SCHEMAS
 	schema = 0
 #endif
 }
@@ -332,11 +332,7 @@ inline byRow() {
 /* The tries are used up, and neither a person's release nor a parked message that comes again allows one more. */
 #define SPENT (tries >= ATTEMPTS && !person && !parked)
 #ifdef SCHEMAS
-#ifdef M_STALE_RELEASE
-#define STALE false
-#else
 #define STALE (stale[schema] && !person)
-#endif
 #else
 #define STALE false
 #endif
@@ -379,7 +375,7 @@ proctype Worker(byte i) {
 #ifdef M_ACK_FIRST
 		q = GONE;
 #endif
-#if defined(SCHEMAS) && !defined(M_SCHEMA_RUNNING)
+#ifdef SCHEMAS
 		schema = inForce;
 #endif
 #ifdef SIGN
@@ -389,9 +385,6 @@ proctype Worker(byte i) {
 		before = true; inserted = false; overslept = false
 #endif
 		}
-#ifdef M_SCHEMA_RUNNING                       /* only a start compares */
-	:: atomic { pc == IDLING && schema != inForce -> schema = inForce }
-#endif
 
 	/* Insert first, look second. */
 	:: atomic { pc == INSERT && ((st == NONE && FIRST) || FREE_ROW) ->
@@ -471,7 +464,7 @@ proctype Worker(byte i) {
 #define PROOF (watch == 0)
 #endif
 #endif
-#if defined(SCHEMAS) && !defined(M_SCHEMA_REPLAY)
+#ifdef SCHEMAS
 #define OF_TODAY (schema == inForce && !stale[schema])   /* nothing is sent again that was sent before a change */
 #else
 #define OF_TODAY true
@@ -622,11 +615,7 @@ proctype Person() {
 #ifdef M_PERSON_NEW_KEY
 		if :: !UNPROVEN || person
 #else
-#ifdef M_UNPROVEN_NEW_KEY
-		if :: !person
-#else
 		if :: !person && !UNPROVEN
-#endif
 #endif
 			-> generation = true; ref = 0; earlier = false; latest = false
 		:: else
