@@ -251,11 +251,7 @@ inline adopt(k) {
 #ifdef M_SEND_IGNORED
 #define MAY_WRITE(a) (OPENROW || (st == HELD && !person))
 #else
-#ifdef M_PERSON_OVERRULED
-#define MAY_WRITE(a) (sender == a && (OPENROW || st == HELD || st == DECLINED))
-#else
 #define MAY_WRITE(a) (sender == a && (OPENROW || (st == HELD && !person && ref == 0)))
-#endif
 #endif
 
 /* ---- the call, the same for a worker and for the resolver's replay ---- */
