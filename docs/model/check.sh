@@ -11,34 +11,75 @@ set -u
 cd "$(dirname "$0")" || exit 1
 
 table() { cat <<'END'
-keys              pass -      -DKEYS -DATTEMPTS=1
-lookup            pass -      -DLOOKUP
-keys-success-only pass -      -DKEYS -DSUCCESS_ONLY -DATTEMPTS=1
-row-lost          pass -      -DLOOKUP -DROWLOSS -DATTEMPTS=1
-clock-jumps       pass -      -DLOOKUP -DJUMP -DATTEMPTS=1
-ends-lookup       pass -      -DLIVE -DCHARGE_ONLY -DFAULTS=2 -DLOOKUP
-ends-blind        pass -      -DLIVE -DCHARGE_ONLY -DFAULTS=2
-blind             pass -
-pause-key-forever pass -      -DPAUSE -DKEYS -DKEYLIFE=255 -DWINDOW=0 -DCHARGE_ONLY -DATTEMPTS=1
-pause-both-shown  pass -      -DPAUSE -DCHARGES=2 -DCHARGE_ONLY
-long-lookup-keys  pass -      -DLOOKUP -DKEYS -DSUCCESS_ONLY -DWINDOW=1 -DATTEMPTS=1
+blind             pass -      -DATTEMPTS=1
+lookup            pass -      -DLOOKUP -DATTEMPTS=1 -DNODECISION
+lookup-person     pass -      -DLOOKUP -DFEW -DONE
+keys              pass -      -DKEYS -DATTEMPTS=1 -DNODECISION
+keys-person       pass -      -DKEYS -DATTEMPTS=1 -DFEW -DONE
+keys-success-only pass -      -DKEYS -DSUCCESS_ONLY -DATTEMPTS=1 -DNODECISION
+row-lost          pass -      -DLOOKUP -DROWLOSS -DATTEMPTS=1 -DCHARGE_ONLY -DONE
+long-row-lost     pass -      -DLOOKUP -DROWLOSS -DATTEMPTS=1 -DCHARGE_ONLY -DNODECISION -DFEW
+clock-jumps       pass -      -DLOOKUP -DJUMP -DATTEMPTS=1 -DCHARGE_ONLY -DNODECISION
+clock-jumps-person pass -     -DLOOKUP -DJUMP -DATTEMPTS=1 -DCHARGE_ONLY -DFEW -DONE
+two-resolvers     pass -      -DLOOKUP -DTWO -DATTEMPTS=1 -DCHARGE_ONLY -DNODECISION
+wrong-lookup      pass -      -DLOOKUP -DWRONGLY -DATTEMPTS=1 -DCHARGE_ONLY -DNODECISION
+wrong-lookup-person pass -    -DLOOKUP -DWRONGLY -DATTEMPTS=1 -DCHARGE_ONLY -DFEW -DONE
+schemas           pass -      -DLOOKUP -DSCHEMAS -DATTEMPTS=1 -DFEW -DONE -DNODECISION
+shared-reference  pass -      -DSHARED -DLOOKUP -DATTEMPTS=1 -DCHARGE_ONLY -DFEW -DONE
+tries             pass -      -DCOUNT -DLOOKUP -DCHARGE_ONLY -DFEW -DONE
+errs              pass -      -DERRS -DGENERATIONS -DKEYS -DKEYLIFE=255 -DWINDOW=0 -DSUCCESS_ONLY -DCHARGE_ONLY -DATTEMPTS=1 -DONE
+errs-request      pass -      -DERRS -DOTHER -DKEYS -DKEYLIFE=255 -DWINDOW=0 -DCHARGE_ONLY -DATTEMPTS=1 -DFEW -DONE
+generations       pass -      -DGENERATIONS -DKEYS -DATTEMPTS=1 -DONE
+ends-lookup       pass -      -DLIVE -DCHARGE_ONLY -DFAULTS=1 -DLOOKUP -DFEW -DONE
+ends-blind        pass -      -DLIVE -DCHARGE_ONLY -DFAULTS=2 -DFEW -DONE
+pause-key-forever pass -      -DPAUSE -DKEYS -DKEYLIFE=255 -DWINDOW=0 -DCHARGE_ONLY -DATTEMPTS=1 -DNODECISION
+pause-both-shown  pass -      -DPAUSE -DCHARGES=2 -DCHARGE_ONLY -DATTEMPTS=1 -DNODECISION
+long-lookup       pass -      -DLOOKUP
+long-keys         pass -      -DKEYS -DATTEMPTS=1
+long-schemas      pass -      -DLOOKUP -DSCHEMAS -DATTEMPTS=1 -DFEW -DONE
+long-schemas-keys pass -      -DKEYS -DSCHEMAS -DATTEMPTS=1 -DFEW -DONE -DNODECISION
+long-ends-lookup  pass -      -DLIVE -DCHARGE_ONLY -DFAULTS=2 -DLOOKUP -DFEW -DONE
+long-tries        pass -      -DCOUNT -DLOOKUP -DATTEMPTS=1 -DCHARGE_ONLY
 limit-pause       fail charge -DPAUSE -DLOOKUP -DCHARGE_ONLY
 limit-pause-key   fail charge -DPAUSE -DKEYS -DCHARGE_ONLY
 limit-row-lost    fail charge -DROWLOSS -DLOOKUP -DM_MISSING_ROW -DCHARGE_ONLY
+limit-index       fail charge -DLOOKUP -DWRONGLY -DNO_NEWER -DCHARGE_ONLY
 m-call-first      fail charge -DM_CALL_FIRST -DCHARGE_ONLY
 m-commit-assumed  fail charge -DM_COMMIT_ASSUMED -DCHARGE_ONLY
-m-claim-ignored   fail charge -DM_CLAIM_IGNORED -DCHARGE_ONLY
+m-send-ignored    fail charge -DM_SEND_IGNORED -DCHARGE_ONLY
 m-no-deadline     fail charge -DM_NO_DEADLINE -DLOOKUP -DCHARGE_ONLY
 m-long-call       fail charge -DTIMEOUT=4 -DLOOKUP -DCHARGE_ONLY
 m-absent-at-once  fail charge -DM_ABSENT_AT_ONCE -DLOOKUP -DCHARGE_ONLY
 m-absent-early    fail charge -DABSENT=0 -DLOOKUP -DCHARGE_ONLY
 m-judged-after    fail charge -DM_JUDGED_AFTER -DLOOKUP -DCHARGE_ONLY
 m-database-clock  fail charge -DM_DATABASE_CLOCK -DJUMP -DLOOKUP -DCHARGE_ONLY
+m-watch-gap       fail charge -DM_WATCH_GAP -DJUMP -DLOOKUP -DCHARGE_ONLY
+m-watch-send      fail charge -DM_WATCH_SEND -DLOOKUP -DCHARGE_ONLY
+m-watch-overlap   fail charge -DM_WATCH_OVERLAP -DTWO -DLOOKUP -DCHARGE_ONLY -DATTEMPTS=1 -DNODECISION
+m-no-sample       fail charge -DM_NO_SAMPLE -DWRONGLY -DLOOKUP -DCHARGE_ONLY
+m-other-account   fail charge -DM_OTHER_ACCOUNT -DWRONGLY -DLOOKUP -DCHARGE_ONLY
+m-older-sample    fail charge -DM_OLDER_SAMPLE -DWRONGLY -DLOOKUP -DCHARGE_ONLY
 m-replay-late     fail charge -DM_REPLAY_LATE -DKEYS -DCHARGE_ONLY
-m-key-short       fail charge -DKEYLIFE=3 -DKEYS -DATTEMPTS=1 -DCHARGE_ONLY
-m-refusal-clears  fail state  -DM_REFUSAL_CLEARS -DKEYS -DSUCCESS_ONLY -DATTEMPTS=1
+m-key-short       fail charge -DKEYLIFE=4 -DKEYS -DATTEMPTS=1 -DCHARGE_ONLY -DONE
+m-refusal-clears  fail state  -DM_REFUSAL_CLEARS -DKEYS -DSUCCESS_ONLY -DATTEMPTS=1 -DONE
 m-person-early    fail charge -DM_PERSON_EARLY -DCHARGE_ONLY
+m-person-late     fail charge -DM_PERSON_JUDGED_AFTER -DCHARGE_ONLY
+m-person-blind    fail charge -DABSENT=0 -DCHARGE_ONLY
 m-person-stale    fail charge -DM_PERSON_STALE -DLOOKUP -DCHARGE_ONLY
+m-person-decline  fail state  -DM_DECLINE_UNASKED
+m-person-new-key  fail charge -DM_PERSON_NEW_KEY -DERRS -DGENERATIONS -DKEYS -DKEYLIFE=255 -DWINDOW=0 -DSUCCESS_ONLY -DCHARGE_ONLY -DONE
+m-any-request     fail request -DM_ANY_REQUEST -DERRS -DOTHER -DKEYS -DKEYLIFE=255 -DWINDOW=0 -DCHARGE_ONLY -DBREADTH -DFEW -DONE
+m-put-back        fail charge -DM_PUT_BACK -DROWLOSS -DLOOKUP -DCHARGE_ONLY
+m-retry-new       fail charge -DM_RETRY_NEW -DROWLOSS -DLOOKUP -DCHARGE_ONLY
+m-overslept       fail charge -DM_OVERSLEPT -DROWLOSS -DLOOKUP -DCHARGE_ONLY -DATTEMPTS=1 -DNODECISION
+m-vanished        fail charge -DM_VANISHED -DROWLOSS -DLOOKUP -DCHARGE_ONLY
+long-m-schema-doubt fail charge -DM_SCHEMA_DOUBT -DSCHEMAS -DLOOKUP -DFEW -DONE -DNODECISION -DATTEMPTS=1 -DBREADTH
+long-m-schema-back fail charge -DM_SCHEMA_BACK -DSCHEMAS -DLOOKUP -DFEW -DONE -DNODECISION -DATTEMPTS=1 -DBREADTH
+m-schema-ended    fail charge -DM_SCHEMA_ENDED -DSCHEMAS -DLOOKUP -DFEW -DONE -DNODECISION -DATTEMPTS=1
+long-m-schema-blind fail charge -DM_SCHEMA_BLIND -DSCHEMAS -DLOOKUP -DFEW -DONE -DNODECISION -DATTEMPTS=1 -DBREADTH
+m-schema-put-back fail charge -DM_PUT_BACK -DSCHEMAS -DLOOKUP -DFEW -DONE -DNODECISION -DATTEMPTS=1 -DBREADTH
+m-shared          fail paid   -DM_SHARED -DSHARED
+m-note-stays      fail tries  -DM_NOTE_STAYS -DCOUNT -DLOOKUP -DCHARGE_ONLY
 m-late-200        fail saved  -DM_LATE_200
 m-second-dropped  fail saved  -DM_SECOND_DROPPED -DPAUSE -DCHARGES=2 -DCHARGE_ONLY
 m-ack-doubt       fail ack    -DM_ACK_DOUBT
@@ -55,27 +96,26 @@ line() {
 	trap 'rm -rf "$dir"' EXIT
 	trap 'exit 1' INT TERM
 	cp fence.pml "$dir" && cd "$dir" || exit 1
-	how=-O2
-	case $name in
-	m-refusal-clears | m-key-short) ;; # found late
-	m-* | limit-*) how=-O0 ;;        # found soon: compiling takes longer than searching
-	esac
-	case "$*" in
+	case "$want $*" in
 	*LIVE*) search='-DNFAIR=3' flags='-a -f' ;;
+	*BREADTH*) search='-DSAFETY -DNOFAIR -DBFS -DNOREDUCE' flags='-E' ;; # where the shortest way is found soonest
 	*) search='-DSAFETY -DNOFAIR' flags='-E' ;;
 	esac
 	begin=$(date +%s)
 	spin -a "$@" fence.pml >spin.log 2>&1 &&
-		gcc $how -w -DMEMLIM=3000 $search -o pan pan.c >gcc.log 2>&1 &&
-		./pan $flags -m1000000 -w22 >pan.log 2>&1
+		gcc -O2 -w -DMEMLIM=${MEMORY:-3000} $search -o pan pan.c >gcc.log 2>&1 &&
+		timeout ${LIMIT:-600} ./pan $flags -m1000000 -w24 >pan.log 2>&1
 	got=unfinished found=-
 	if grep -qE 'errors: [1-9]' pan.log 2>/dev/null; then
 		got=fail
 		case $(sed -n 's/^pan:1: //p' pan.log) in # by what only its own assertion speaks of
 		*charged\<=*) found=charge ;;
 		*charged==0*) found=state ;;
+		*'charged>0'*) found=paid ;;
+		*chargedFor*) found=request ;;
+		*credit*) found=tries ;;
 		*answer*) found=saved ;;
-		*'ref>0'*) found=ack ;;
+		*refOf*'>0'*) found=ack ;;
 		*'acceptance cycle'*) found=ends ;;
 		esac
 	elif grep -q 'errors: 0$' pan.log 2>/dev/null && ! grep -qE 'not completed|depth too small|out of memory' pan.log; then
