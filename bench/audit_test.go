@@ -76,14 +76,14 @@ func fillFence(b *testing.B, address string, n int) {
 	store := openStore(b, address)
 	for from := 0; from < n; from += part {
 		_, err := store.DB().ExecContext(b.Context(), numbered+`
-			INSERT INTO zabor_fences (scope, order_id, step, state, basis, epoch, attempt_id, provider, account, generation, provider_key, prepare_key,
-			  amount_minor, currency, message_fp, fingerprint, request, prepared, reference, other_reference, answer_status, answer_header, answer_body,
-			  reason, hook_due, parked, captures, free, allowance, lease, absent_after, hold_after, pending_for, fields, hook_data, hooked, replays,
-			  moved_on, captured_at, send_until, replay_until, state_since)
-			SELECT CAST('bench' AS BLOB), CAST(printf('%010d', n) AS BLOB), CAST('charge' AS BLOB), 'settled', 'sent', 1, randomblob(16), CAST('stripe' AS BLOB), x'', 0,
+			INSERT INTO zabor_fences (scope, order_id, step, state, cause, epoch, attempt_id, provider, account, address, generation, provider_key, prepare_key,
+			  amount_minor, currency, message_fp, request_fp, request, prepared, reference, other_reference, answer_status, answer_header, answer_body,
+			  reason, hook_due, parked, tries, unproven, lease, absent_after, hold_after, pending_for, fields, hook_data, hook_done, replays, lingers,
+			  forwarded, captured_at, send_until, replay_until, state_since, send_id, watcher, watch_until, watched, silent)
+			SELECT CAST('bench' AS BLOB), CAST(printf('%010d', n) AS BLOB), CAST('charge' AS BLOB), 'settled', 'call', 2, randomblob(16), CAST('stripe' AS BLOB), x'', '', 0,
 			  printf('k%025d', n), '', 1000 + n % 9000, 'EUR', zeroblob(32), zeroblob(32), zeroblob(200), x'',
 			  CAST(printf('pi_%010d', n * 7919 % 10000019) AS BLOB), x'', 200, '', NULL, '', '', x'',
-			  1, 0, 3, 30000000, 0, 0, 0, x'', NULL, 0, 0, 0, 1772445600000000 + n, 1772445630000000 + n, 0, 1772445601000000 + n
+			  1, 1, 30000000, 0, 0, 0, x'', NULL, 0, 0, 0, 0, 1772445600000000 + n, 1772445630000000 + n, 0, 1772445601000000 + n, randomblob(16), x'', 0, 0, 0
 			FROM numbers`, from, min(from+part, n))
 		if err != nil {
 			b.Fatal(err)

@@ -129,9 +129,9 @@ func cpuTime(b *testing.B) time.Duration {
 func effect(i int) zabor.Effect {
 	return zabor.Effect{
 		Key:      zabor.Key{Scope: "bench", Order: fmt.Sprint(i), Step: "charge"},
-		Provider: "sandbox", Amount: zabor.Money{Minor: 1999, Currency: "EUR"}, Message: "m", Fingerprint: "f",
-		Freeze:  func(zabor.ProviderKeys, string) ([]byte, error) { return make([]byte, 200), nil },
-		Timeout: 10 * time.Second, Attempts: 3, AbsentAfter: time.Minute, HoldAfter: time.Hour, PendingFor: time.Hour,
+		Provider: "sandbox", Amount: zabor.Money{Minor: 1999, Currency: "EUR"}, Fingerprint: zabor.Fingerprint{Message: "m", Request: "f"},
+		Render:  func(zabor.ProviderKeys, string) ([]byte, error) { return make([]byte, 200), nil },
+		Timeout: 10 * time.Second, MaxAttempts: 3, AbsentAfter: time.Minute, HoldAfter: time.Hour, PendingFor: time.Hour,
 		MissingRow: zabor.Captured,
 	}
 }

@@ -237,17 +237,17 @@ func fillPages(b *testing.B, store *sqlstore.Store, n int) {
 		}
 	}
 	run(w.patient)
-	run(`INSERT INTO zabor_fences (scope, order_id, step, state, basis, epoch, attempt_id, provider, account, generation, provider_key, prepare_key,
-		amount_minor, currency, message_fp, fingerprint, request, prepared, reference, other_reference, answer_status, answer_header, answer_body,
-		reason, hook_due, parked, captures, free, allowance, lease, absent_after, hold_after, pending_for, fields, hook_data, hooked, replays,
-		moved_on, captured_at, send_until, replay_until, state_since)
-		SELECT ` + key + `, ` + state + `, 'call', 2, ` + id("n") + `, ` + raw("'stripe'") + `, ` + raw("''") + `, 0, CONCAT('k', 1000000 + n, '0123456789012345678'), '',
+	run(`INSERT INTO zabor_fences (scope, order_id, step, state, cause, epoch, attempt_id, provider, account, address, generation, provider_key, prepare_key,
+		amount_minor, currency, message_fp, request_fp, request, prepared, reference, other_reference, answer_status, answer_header, answer_body,
+		reason, hook_due, parked, tries, unproven, lease, absent_after, hold_after, pending_for, fields, hook_data, hook_done, replays, lingers,
+		forwarded, captured_at, send_until, replay_until, state_since, send_id, due_at, watcher, watch_until, watched, silent)
+		SELECT ` + key + `, ` + state + `, 'call', 2, ` + id("n") + `, ` + raw("'stripe'") + `, ` + raw("''") + `, '', 0, CONCAT('k', 1000000 + n, '0123456789012345678'), '',
 		1000 + n % 9000, 'EUR', ` + raw("'0123456789abcdef0123456789abcdef'") + `, ` + raw("'0123456789abcdef0123456789abcdef'") + `,
 		CASE WHEN n % 1000 < 8 THEN ` + raw("'"+keptRequest+"'") + ` ELSE NULL END, ` + raw("''") + `,
 		CASE WHEN n % 1000 < 8 THEN ` + raw("''") + ` ELSE ` + raw("CONCAT('pay_', 1000000 + n)") + ` END, CASE WHEN n % 200000 = 150 THEN ` + raw("CONCAT('pay_again_', n)") + ` ELSE ` + raw("''") + ` END,
 		200, '', NULL, CASE WHEN n % 1000 < 4 THEN 'no answer came within 30s' ELSE '' END, '', ` + raw("''") + `,
-		1, 0, 3, 30000000, 60000000, 3600000000, 0, ` + raw("''") + `, NULL, 0, 0,
-		0, ` + since + ` - 1500000, ` + since + ` + 30000000, 0, ` + since + `
+		1, 1, 30000000, 60000000, 3600000000, 0, ` + raw("''") + `, NULL, 0, 0, 0,
+		0, ` + since + ` - 1500000, ` + since + ` + 30000000, 0, ` + since + `, ` + id("n") + `, CASE WHEN ` + state + ` IN ('settled', 'declined') THEN NULL ELSE 4611686018427387904 END, ` + raw("''") + `, 0, 0, 0
 		FROM ` + numbers)
 	for at, kind := range []string{"doubt", "held"} {
 		run(`INSERT INTO zabor_notes (id, scope, order_id, step, epoch, at, kind, actor, note)

@@ -93,7 +93,7 @@ func BenchmarkRoad(b *testing.B) {
 				var mu sync.Mutex
 				ctx, cancel := context.WithCancel(b.Context())
 				defer cancel()
-				at := func(m zabor.Moment, k zabor.Key) {
+				at := func(m zabor.Checkpoint, k zabor.Key) {
 					switch m {
 					case zabor.Capturing:
 						begun.Store(k.Order, time.Now())
@@ -108,7 +108,7 @@ func BenchmarkRoad(b *testing.B) {
 					}
 				}
 				w := &worker.Worker{
-					Fence:  &zabor.Fence{Store: store, Secret: make([]byte, zabor.MinSecret), At: at},
+					Fence:  &zabor.Fence{Store: store, Secret: make([]byte, zabor.MinSecret), Observer: zabor.Observer{At: at}},
 					Queues: []worker.Queue{{Source: source, Reserve: 10 * time.Minute, MissingRow: zabor.Doubt}},
 					Lanes:  n, Steps: []*step.Step{charge}, Call: one.Call, Backoff: []time.Duration{time.Second},
 					Log: slog.New(slog.DiscardHandler), At: at,
@@ -175,7 +175,7 @@ func BenchmarkCall(b *testing.B) {
 				}
 				ctx, cancel := context.WithTimeout(b.Context(), 30*time.Second)
 				defer cancel()
-				row := zabor.Row{Key: effect(i).Key, ProviderKey: fmt.Sprint("key", i), Request: frozen, Amount: zabor.Money{Minor: 1999, Currency: "EUR"}}
+				row := zabor.Row{Key: effect(i).Key, ProviderKey: fmt.Sprint("key", i), Open: zabor.Open{Request: frozen}, Amount: zabor.Money{Minor: 1999, Currency: "EUR"}}
 				if o := one.Call(ctx, row); o.Verdict != zabor.Done {
 					b.Errorf("%v: %s", o.Verdict, o.Reason)
 				}
