@@ -44,7 +44,7 @@ steps:
 	for name, address := range wrongAddresses {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			folder, err := os.MkdirTemp(parent, "shop") // the test's own name has signs of its own
+			folder, err := os.MkdirTemp(parent, "shop") //nolint:usetesting // the test's own name has signs of its own
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -94,7 +94,7 @@ func TestFaultIsOneLine(t *testing.T) {
 	func() {
 		defer func() { code = reportFault(&out, recover()) }()
 		var none map[string]int
-		none["x"] = 1
+		none["x"] = 1 //nolint:govet // that is the fault
 	}()
 	text := out.String()
 	if code != exitFault || strings.Count(text, "\n") != 1 || !strings.Contains(text, "address_test.go:") || !strings.Contains(text, "assignment to entry in nil map") || !strings.Contains(text, version) {
