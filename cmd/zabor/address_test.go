@@ -94,7 +94,7 @@ func TestFaultIsOneLine(t *testing.T) {
 	func() {
 		defer func() { code = reportFault(&out, recover()) }()
 		var none map[string]int
-		none["x"] = 1 //nolint:govet // that is the fault
+		none["x"] = 1 //nolint:govet,staticcheck // that is the fault
 	}()
 	text := out.String()
 	if code != exitFault || strings.Count(text, "\n") != 1 || !strings.Contains(text, "address_test.go:") || !strings.Contains(text, "assignment to entry in nil map") || !strings.Contains(text, version) {
