@@ -26,7 +26,7 @@ test: ## all tests, with the race detector, on real servers, in ten minutes; ins
 	@scripts/install-test-packages.sh
 	@CGO_ENABLED=1 ZABOR_TEST_REQUIRE=1 $(GO) test $(RACE) -timeout 40m ./...
 
-model: ## the protocol's model and its mutants; one to two minutes
+model: ## the protocol's model and its mutants; three to four minutes
 	@scripts/install-test-packages.sh
 	@docs/model/check.sh
 
