@@ -46,13 +46,8 @@ steps:
 	for name, address := range wrongAddresses {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-<<<<<<< HEAD
 			folder := filepath.Join(parent, fmt.Sprint(number.Add(1))) // the test's own name has signs of its own
 			if err := os.Mkdir(folder, 0o700); err != nil {
-=======
-			folder, err := os.MkdirTemp(parent, "shop") //nolint:usetesting // the test's own name has signs of its own
-			if err != nil {
->>>>>>> wt-int
 				t.Fatal(err)
 			}
 			file := filepath.Join(folder, "zabor.yaml")
@@ -100,13 +95,8 @@ func TestFaultIsOneLine(t *testing.T) {
 	code := -1
 	func() {
 		defer func() { code = reportFault(&out, recover()) }()
-<<<<<<< HEAD
 		list := make([]int, 1)
 		list[len(os.Args)+1] = 1
-=======
-		var none map[string]int
-		none["x"] = 1 //nolint:govet,staticcheck // that is the fault
->>>>>>> wt-int
 	}()
 	text := out.String()
 	if code != exitFault || strings.Count(text, "\n") != 1 || !strings.Contains(text, "address_test.go:") || !strings.Contains(text, "index out of range") || !strings.Contains(text, version) {
