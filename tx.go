@@ -61,11 +61,9 @@ func (f *Fence) CaptureTx(ctx context.Context, insert InsertTx, e Effect) (*Capt
 	}
 	c := &Capture{Row: there, Found: there.Claim != row.Claim, fence: f, effect: e}
 	if c.Found {
-		err := error(nil)
+		_, _, err := f.meet(there, e)
 		if there.Fingerprint.Message != "" && there.Fingerprint.Message != e.Fingerprint.Message {
 			err = otherRequest(there, e)
-		} else {
-			_, _, err = f.meet(there, e)
 		}
 		if err != nil {
 			f.alertOther(there, err)

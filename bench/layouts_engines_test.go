@@ -184,7 +184,7 @@ func (e *engine) measure(b *testing.B, t *trial, lanes int, long time.Duration) 
 // counters are the server's processor time in µs, its log in bytes and its
 // temporary tables on disk.
 func (e *engine) counters(b *testing.B) (c [3]float64) {
-	query := ""
+	var query string
 	switch e.name {
 	case "mariadb":
 		query = "SELECT (SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'INNODB_LSN_CURRENT') + 0e0, (SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'CREATED_TMP_DISK_TABLES') + 0e0"
@@ -469,7 +469,7 @@ func (t *trial) statement(ctx context.Context, query string) (*sql.Stmt, error) 
 	if s := t.prepared[query]; s != nil {
 		return s, nil
 	}
-	s, err := t.db.PrepareContext(ctx, query)
+	s, err := t.db.PrepareContext(ctx, query) //nolint:sqlclosecheck // the trial keeps its statements
 	t.prepared[query] = s
 	return s, err
 }
@@ -498,7 +498,7 @@ func runSQLite(ctx context.Context, t *trial, ops []*op) error {
 			if err != nil {
 				return err
 			}
-			if err := hit(1)(tx.StmtContext(ctx, s).ExecContext(ctx, o.args(names)...)); err != nil {
+			if err := hit(1)(tx.StmtContext(ctx, s).ExecContext(ctx, o.args(names)...)); err != nil { //nolint:sqlclosecheck // the trial keeps its statements
 				return fmt.Errorf("%s: %w", query, err)
 			}
 		}
@@ -713,7 +713,7 @@ func runPrepared(ctx context.Context, t *trial, all []many) error {
 	prepared := make([]*sql.Stmt, len(all))
 	for i, m := range all {
 		var err error
-		if prepared[i], err = t.statement(ctx, m.query); err != nil {
+		if prepared[i], err = t.statement(ctx, m.query); err != nil { //nolint:sqlclosecheck // the trial keeps its statements
 			return err
 		}
 	}
@@ -726,7 +726,7 @@ func runPrepared(ctx context.Context, t *trial, all []many) error {
 	}
 	defer tx.Rollback()
 	for i, m := range all {
-		if err := hit(m.rows)(tx.StmtContext(ctx, prepared[i]).ExecContext(ctx, m.args...)); err != nil {
+		if err := hit(m.rows)(tx.StmtContext(ctx, prepared[i]).ExecContext(ctx, m.args...)); err != nil { //nolint:sqlclosecheck // the trial keeps its statements
 			return err
 		}
 	}
@@ -897,7 +897,7 @@ func (t *trial) atOnceSQL(writes []write, settles, rows bool) (query string, nam
 			values = append(values, t.sql(value))
 		}
 		key := strings.ReplaceAll(" WHERE f.scope = v.scope AND f.order_id = v.order_id AND f.step = v.step", "v.", values0+".")
-		cte := ""
+		var cte string
 		switch w.verb {
 		case "update":
 			cte = "UPDATE " + w.table + " f SET " + strings.Join(values, ", ") + " FROM " + values0 + key

@@ -1216,10 +1216,10 @@ func storeWatched(t *testing.T, s zabor.Store) {
 	watched(t, s, one, seen(leased, 90*time.Second, 0))
 	want("added", 90*time.Second, 90*time.Second)
 	watched(t, s, two, seen(leased, time.Hour, 0))
-	got := want("by another", 90*time.Second, 90*time.Second)
+	want("by another", 90*time.Second, 90*time.Second)
 	leased = watch(t, s, zabor.Watch{By: one})[0]
 	watched(t, s, one, seen(leased, 30*time.Second, 0))
-	got = want("added again", 2*time.Minute, 2*time.Minute)
+	got := want("added again", 2*time.Minute, 2*time.Minute)
 
 	// A write in the same state by the same send keeps both.
 	same := follow(got, zabor.Doubt)
@@ -1246,7 +1246,7 @@ func storeWatched(t *testing.T, s zabor.Store) {
 	// Another state: the doubt begins anew, and absence counts on from the same send.
 	pending := follow(got, zabor.Pending)
 	swap(t, s, got, pending)
-	got = want("another state", 0, time.Minute)
+	want("another state", 0, time.Minute)
 	watched(t, s, one, seen(sent, time.Hour, 0))
 	want("seen in another state", 0, time.Minute)
 }
