@@ -335,6 +335,67 @@ func TestASampleThatIsInTheIndex(t *testing.T) {
 	}
 }
 
+// A provider that failed inside may carry the request out later by itself: absence never
+// releases such a row, and it is not sent again.
+func TestACallThatLingers(t *testing.T) {
+	t.Parallel()
+	w := onSQLite(t)
+	r := w.resolver()
+	r.settleControl()
+	e := effect("1001")
+	e.ReplayFor = time.Hour
+	if _, err := w.fence.Do(t.Context(), e, w.answers(zabor.Outcome{Reason: "500", Lingers: true})); !errors.Is(err, zabor.ErrInDoubt) {
+		t.Fatal(err)
+	}
+	r.Replay = func(context.Context, zabor.Row) zabor.Outcome {
+		t.Error("it is sent again")
+		return zabor.Outcome{}
+	}
+	r.after(0)
+	r.after(watchTime)
+	if row := w.row(e.Key); row.State != zabor.Doubt || !row.Open.Lingers {
+		t.Fatalf("%s, lingers %v; want doubt", row.State, row.Open.Lingers)
+	}
+	r.finds["1001"] = zabor.Finding{Outcome: done}
+	r.after(time.Minute)
+	if row := w.row(e.Key); row.State != zabor.Settled {
+		t.Errorf("%s, want settled by the hit", row.State)
+	}
+}
+
+// An insert of a vanished row whose confirmation is lost stays doubt at the next try.
+func TestAVanishedRowOfALostConfirmation(t *testing.T) {
+	t.Parallel()
+	for _, o := range []zabor.Outcome{{Verdict: zabor.Unsent}, {Verdict: zabor.TurnedAway}, {Verdict: zabor.Refused}} {
+		w := onSQLite(t)
+		w.fence.Store = &unconfirmed{Store: w.store}
+		e := effect("1001")
+		w.fence.Do(t.Context(), e, func(context.Context, zabor.Row) zabor.Outcome {
+			w.deleteAll()
+			w.fence.Store.(*unconfirmed).inserts = 1
+			return o
+		})
+		if row := w.row(e.Key); row.State != zabor.Doubt || !row.MayHaveActed() {
+			t.Errorf("%v: %s, unproven %d; want doubt", o.Verdict, row.State, row.Unproven)
+		}
+	}
+}
+
+// unconfirmed loses the confirmation of so many inserts.
+type unconfirmed struct {
+	zabor.Store
+	inserts int
+}
+
+func (u *unconfirmed) Insert(ctx context.Context, row zabor.Row, w zabor.Write) (zabor.Row, error) {
+	row, err := u.Store.Insert(ctx, row, w)
+	if err == nil && u.inserts > 0 {
+		u.inserts--
+		return zabor.Row{}, errAway
+	}
+	return row, err
+}
+
 // A pending row whose hook fails is looked up all the same.
 func TestAPendingRowWhoseHookFails(t *testing.T) {
 	t.Parallel()

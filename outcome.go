@@ -155,10 +155,12 @@ func decidable(row Row, send [16]byte) bool {
 		return false
 	}
 	switch row.State {
-	case Captured, Doubt:
+	case Captured:
 		return true
+	case Doubt:
+		return row.Cause != ByMissingRow // the call of another worker may be meant
 	case Held:
-		return row.Cause != ByPerson && row.Cause != ByImport && row.Cause != ByConflict && row.Reference == ""
+		return row.Cause != ByPerson && row.Cause != ByImport && row.Cause != ByMissingRow && row.Cause != ByConflict && row.Reference == ""
 	}
 	return false
 }

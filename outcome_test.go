@@ -180,10 +180,13 @@ func TestDecidable(t *testing.T) {
 	causes := []Cause{ByCall, ByForm, ByLookup, ByAbsence, ByExpiry, ByMissingRow, ByPerson, ByImport, ByConflict}
 	for _, state := range append(States(), "later-version") {
 		for _, cause := range causes {
-			want := state == Captured || state == Doubt || state == Held && cause != ByPerson && cause != ByImport && cause != ByConflict
+			want := state == Captured || state == Doubt && cause != ByMissingRow || state == Held && cause != ByPerson && cause != ByImport && cause != ByConflict && cause != ByMissingRow
 			row := Row{State: state, Cause: cause, Open: Open{Send: send}}
 			if got := decidable(row, send); got != want {
 				t.Errorf("%s by %s: %v, want %v", state, cause, got, want)
+			}
+			if row.Reference = "pay_1"; state == Held && decidable(row, send) {
+				t.Errorf("held by %s with a reference: «nothing was done» would free it", cause)
 			}
 			if decidable(row, other) {
 				t.Errorf("%s by %s: the answer of an earlier send decides", state, cause)

@@ -351,6 +351,9 @@ func (r *Resolver) lookUp(ctx context.Context, row Row) (_ Row, why string, err 
 	case o.Verdict == Refused:
 		next := row.follow(Declined, ByLookup, o.Reason)
 		next.Unproven, next.Answer = 0, o.Answer
+		if row.State == Pending { // it was asked for by its reference: other sends may have made another object
+			next.Unproven = max(0, row.Unproven-1-row.Open.Replays)
+		}
 		next, err := r.write(ctx, row, next)
 		return next, "", err
 	}

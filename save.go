@@ -97,12 +97,12 @@ func (s *saving) try(ctx context.Context) (Row, error) {
 		there, err := s.f.Store.Load(ctx, s.sent.Key)
 		if errors.Is(err, ErrNoRow) {
 			there, err = s.insert(ctx)
-			if err == nil && there.Claim.ID == s.next.Claim.ID {
-				return there, nil
-			}
 		}
 		if err != nil {
 			return Row{}, err
+		}
+		if there.Claim.ID == s.next.Claim.ID {
+			return there, nil // written by an earlier try
 		}
 		s.row = there
 		switch {

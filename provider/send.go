@@ -52,6 +52,7 @@ func (p *Provider) send(ctx context.Context, l *line, r Request, key string) (an
 	if err != nil {
 		return answer{}, unsentError{fmt.Errorf("no connection: %w", err)}
 	}
+	tcp.SetLinger(0) // until the answer is read whole
 	w := &wire{Conn: conn, tcp: tcp, ctx: ctx, beforeWrite: p.beforeWrite}
 	stop := context.AfterFunc(ctx, w.interrupt)
 	defer stop()

@@ -54,7 +54,7 @@ func (w *wire) begin(size int) (first bool, err error) {
 		return false, errSealed
 	}
 	now := time.Now()
-	if deadline, ok := w.ctx.Deadline(); ok && !w.begun && late(now, now.Round(0), deadline) {
+	if deadline, ok := w.ctx.Deadline(); ok && late(now, now.Round(0), deadline) {
 		w.sealed = true
 		return false, errTooLate
 	}
@@ -101,13 +101,14 @@ func (w *wire) cut() {
 	}
 }
 
-// end closes the connection. Unless the answer was read whole, what the kernel
-// has not sent yet is thrown away rather than sent later.
+// end closes the connection. Unless the answer was read whole, the kernel throws away
+// bytes that it has not sent yet, rather than sending them later. It does so from the
+// start, see send: a process that is killed closes without this function.
 func (w *wire) end(whole bool) {
 	if whole {
+		w.tcp.SetLinger(-1)
 		w.Conn.Close()
 		return
 	}
-	w.tcp.SetLinger(0)
 	w.tcp.Close()
 }
