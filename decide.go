@@ -180,7 +180,7 @@ func refusal(format string, args ...any) error {
 }
 
 // proof returns why row is not proven to have done nothing; nil: it is, or the person
-// has looked, and late enough. A closed row was proven when it was closed.
+// has looked, and late enough.
 func (d Decision) proof(row Row) error {
 	if !row.MayHaveActed() {
 		return nil
