@@ -86,18 +86,19 @@ func (w *world) seen(by [16]byte, row zabor.Row, d time.Duration) {
 	}
 }
 
-// A look that began before a send says nothing about the time after it, also if the same
-// resolver has leased the row again.
+// A send ends the silence before it. A look that began before it says nothing about the
+// time after it, also if the same resolver has leased the row again.
 func TestALookFromBeforeASendCountsNothing(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *sqlstore.Store) {
 		w := newWorld(t, s)
 		k, by := w.doubtful("1001"), [16]byte{1}
+		w.seen(by, w.watched(by)[0], time.Minute)
 		before := w.watched(by)[0]
 		w.swap(w.row(k), func(r *zabor.Row) { r.Open.Send, r.Unproven = r.Claim.ID, 2 })
 		after := w.watched(by)[0]
 		w.seen(by, before, time.Hour)
-		if row := w.row(k); row.Open.Silent != 0 || row.Open.Watched != 0 {
-			t.Errorf("watched for %s, silent for %s; want 0", row.Open.Watched, row.Open.Silent)
+		if row := w.row(k); row.Open.Silent != 0 || row.Open.Watched != time.Minute {
+			t.Errorf("watched for %s, silent for %s; want %s, 0", row.Open.Watched, row.Open.Silent, time.Minute)
 		}
 		w.seen(by, after, time.Minute)
 		if row := w.row(k); row.Open.Silent != time.Minute {
@@ -150,4 +151,39 @@ func TestWhatLingersIsNotFree(t *testing.T) {
 	if row := w.row(e.Key); row.State != zabor.Held {
 		t.Errorf("%s after hold_after, want held", row.State)
 	}
+}
+
+// A row that a person has settled vouches for no look-up: the reference may be a typing
+// error, or that of another system.
+func TestWhatAPersonHasSettledIsNoSample(t *testing.T) {
+	t.Parallel()
+	w := onSQLite(t)
+	r := w.resolver()
+	control := w.doubtful("control")
+	w.leasesEnd(time.Minute)
+	if _, err := w.decide(zabor.Decision{Key: control, Seen: w.row(control).Claim, Action: zabor.Settle, Reference: "pay_control"}); err != nil {
+		t.Fatal(err)
+	}
+	r.finds["control"] = zabor.Finding{Outcome: zabor.Outcome{Verdict: zabor.Done, Reference: "pay_control"}}
+	k := w.doubtful("1001")
+	r.after(0)
+	r.after(watchTime)
+	if row := w.row(k); row.State != zabor.Doubt {
+		t.Errorf("%s, want doubt", row.State)
+	}
+	r.settleControlAs("paid")
+	r.after(time.Second)
+	if row := w.row(k); row.State != zabor.Released {
+		t.Errorf("%s beside a row that the provider has settled, want released", row.State)
+	}
+}
+
+// settleControlAs settles an order that the look-up finds.
+func (r *resolving) settleControlAs(order string) {
+	r.w.t.Helper()
+	o := zabor.Outcome{Verdict: zabor.Done, Reference: "pay_" + order}
+	if _, err := r.w.fence.Do(r.w.t.Context(), effect(order), r.w.answers(o)); err != nil {
+		r.w.t.Fatal(err)
+	}
+	r.finds[order] = zabor.Finding{Outcome: o}
 }
