@@ -95,8 +95,8 @@ func newStatements(d *dialect) statements {
 		lock:           d.sql("SELECT epoch FROM zabor_fences WHERE " + ofKey + "{lock}"),
 		load:           d.sql(selectRow + " WHERE " + ofKey),
 		owner:          d.sql("SELECT " + keyColumns + " FROM zabor_references WHERE reference = ? AND installation = ? AND provider = ? AND account = ?"),
-		laterSamples:   d.sql(samples + " AND noted_at >= ? ORDER BY noted_at LIMIT ?"),
-		earlierSamples: d.sql(samples + " AND noted_at < ? ORDER BY noted_at DESC LIMIT ?"),
+		laterSamples:   d.sql(samples + " AND noted_at > ? ORDER BY noted_at LIMIT ?"),
+		earlierSamples: d.sql(samples + " AND noted_at <= ? ORDER BY noted_at DESC LIMIT ?"),
 		watched: d.sql("UPDATE zabor_fences SET watched = ?, silent = ?, due_at = " + dueAt + ", watch_until = " + dueAt +
 			" WHERE " + ofKey + " AND due_at IS NOT NULL AND watcher = ? AND send_id = ?"),
 		markParked:    d.sql("UPDATE zabor_fences SET parked = ? WHERE " + ofKey),
