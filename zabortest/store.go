@@ -661,7 +661,7 @@ func storeSamples(t *testing.T, s zabor.Store) {
 	}
 	// Those that were settled after the send come first, the oldest of them first.
 	before := like("a", "here")
-	before.Open.SendUntil = load(t, s, zabor.Key{Order: "6", Step: "charge"}).StateSince.Add(time.Minute)
+	before.Open.SendUntil = load(t, s, zabor.Key{Order: "6", Step: "charge"}).StateSince.Add(time.Minute - time.Millisecond)
 	if rows, err := s.Samples(t.Context(), before, 9); err != nil || !slices.Equal(orders(rows), []string{"6", "8"}) {
 		t.Errorf("after the send: %v, error %v; want 6 and 8", orders(rows), err)
 	}
