@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// liveOf runs config check --live and gives the checks by what they are of.
+// liveOf runs config check --live and gives the checks by what they are of. It must
+// change nothing.
 func (s *shop) liveOf(code int) map[string]liveCheck {
 	s.t.Helper()
 	before := s.dump()

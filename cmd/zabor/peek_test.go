@@ -28,7 +28,8 @@ func (s *shop) dump() map[string]string {
 		s.t.Fatal(err)
 	}
 	for _, key := range keys {
-		all["redis "+key] = s.redis.Dump(ctx, key).Val() + fmt.Sprint(s.redis.TTL(ctx, key).Val())
+		ends := s.redis.TTL(ctx, key).Val() >= 0 // how soon changes by itself
+		all["redis "+key] = s.redis.Dump(ctx, key).Val() + fmt.Sprint(ends)
 	}
 	for _, table := range []string{"zabor_fences", "zabor_notes", "zabor_meta", "zabor_unreadable", "failed_jobs", "messenger_messages"} {
 		rows, err := s.store.DB().QueryContext(ctx, "SELECT * FROM "+table)
