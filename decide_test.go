@@ -71,7 +71,7 @@ func TestWhatAPersonMayDecide(t *testing.T) {
 				}
 			}
 		}
-		notes, err := s.Notes(t.Context(), held.Key)
+		notes, err := s.History().Of(t.Context(), held.Key)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -293,7 +293,7 @@ func TestANewAttemptHasItsOwnReference(t *testing.T) {
 		if n, _ := w.alerted("two-references"); n != 0 {
 			t.Error("an alert about two references")
 		}
-		notes, err := s.Notes(t.Context(), e.Key)
+		notes, err := s.History().Of(t.Context(), e.Key)
 		if err != nil || !slices.ContainsFunc(notes, func(n zabor.Note) bool { return strings.Contains(n.Text, "pay_1") }) {
 			t.Errorf("%v: nothing remembers pay_1 in %+v", err, notes)
 		}

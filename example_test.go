@@ -90,7 +90,7 @@ func openFence(ctx context.Context) (*zabor.Fence, *sqlstore.Store) {
 	if err != nil {
 		log.Fatal(err)
 	}
-	secret, err := store.Secret(ctx)
+	secret, err := store.Setup().Secret(ctx)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -42,7 +42,7 @@ func openStore(t *testing.T, address string) *sqlstore.Store {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	if err := s.Migrate(t.Context()); err != nil {
+	if err := s.Setup().Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -319,7 +319,7 @@ func TestALateRefusalChangesNothing(t *testing.T) {
 		if got := w.row(e.Key); got.Claim != second.Claim || got.State != zabor.Captured {
 			t.Errorf("the row is %s %v, want captured %v", got.State, got.Claim, second.Claim)
 		}
-		notes, err := s.Notes(t.Context(), e.Key)
+		notes, err := s.History().Of(t.Context(), e.Key)
 		if err != nil || len(notes) != 1 {
 			t.Fatalf("%d notes, %v; want one", len(notes), err)
 		}
@@ -368,7 +368,7 @@ func TestAThirdReferenceIsNotLost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		notes, err := s.Notes(t.Context(), e.Key)
+		notes, err := s.History().Of(t.Context(), e.Key)
 		if err != nil {
 			t.Fatal(err)
 		}

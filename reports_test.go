@@ -90,7 +90,7 @@ func fiftyNewKeys(w *world) {
 
 // The table itself has one row for a key, and no part of the key may be missing.
 func primaryKey(w *world) {
-	if err := w.store.Check(w.t.Context()); err != nil {
+	if err := w.store.Setup().Check(w.t.Context()); err != nil {
 		w.t.Errorf("check: %v", err)
 	}
 	w.fence.Do(w.t.Context(), effect("A-1"), w.answers(done))

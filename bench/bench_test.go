@@ -57,7 +57,7 @@ func openStore(b *testing.B, address string) *sqlstore.Store {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { s.Close() })
-	if err := s.Migrate(b.Context()); err != nil {
+	if err := s.Setup().Migrate(b.Context()); err != nil {
 		b.Fatal(err)
 	}
 	return s

@@ -108,7 +108,7 @@ func KeepAudit(ctx context.Context, store *sqlstore.Store, scope string, r Audit
 		r.Add(d)
 	}
 	if r.Compared() {
-		text, ok, err := store.Meta(ctx, ofScope(comparisonName, scope))
+		text, ok, err := store.Meta().Get(ctx, ofScope(comparisonName, scope))
 		if err != nil {
 			return fmt.Errorf("keep the %s: %w", comparisonName, err)
 		}
@@ -274,11 +274,11 @@ func keep(ctx context.Context, store *sqlstore.Store, scope, name string, report
 	if err != nil {
 		return fmt.Errorf("keep the %s: %w", name, err)
 	}
-	return store.SetMeta(ctx, ofScope(name, scope), text)
+	return store.Meta().Set(ctx, ofScope(name, scope), text)
 }
 
 func (d *Dashboard) last(ctx context.Context, name string, into any) (bool, error) {
-	text, ok, err := d.o.Store.Meta(ctx, ofScope(name, d.o.Scope))
+	text, ok, err := d.o.Store.Meta().Get(ctx, ofScope(name, d.o.Scope))
 	if err != nil || !ok {
 		return false, err
 	}

@@ -38,7 +38,7 @@ func newOffice(t *testing.T, change func(*Options)) *office {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { store.Close() })
-	if err := store.Migrate(t.Context()); err != nil {
+	if err := store.Setup().Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	guard, err := access.New(access.Options{Alone: "local"})
@@ -277,7 +277,7 @@ func TestRowsOfAnotherInstallation(t *testing.T) {
 	for _, one := range []Status{{Kind: "worker", Scope: "shop", Host: "mine"}, {Kind: "worker", Scope: "shop-2", Host: "others"}} {
 		text, err := json.Marshal(one)
 		if err == nil {
-			err = o.store.Alive(t.Context(), [16]byte{byte(len(one.Host))}, text)
+			err = o.store.Processes().Alive(t.Context(), [16]byte{byte(len(one.Host))}, text)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -376,7 +376,7 @@ func TestWhatPeopleDoWithMessages(t *testing.T) {
 		key:             `message retried by local: message keyed of queue payments (failed_jobs), a App\Jobs\Charge`,
 		{Scope: "shop"}: "message forgotten by local: message plain of queue payments (failed_jobs): it is no job",
 	} {
-		notes, err := o.store.Notes(t.Context(), at)
+		notes, err := o.store.History().Of(t.Context(), at)
 		if err != nil || len(notes) != 1 || notes[0].Kind+" by "+notes[0].By+": "+notes[0].Text != want {
 			t.Errorf("%s: %+v, %v; want %s", at, notes, err, want)
 		}
@@ -559,7 +559,7 @@ func TestAComparisonStands(t *testing.T) {
 	o.ask(http.MethodPost, "/audit/dealt", url.Values{"at": {at}, "reason": {"pi_twice refunded, re_9"}})
 	o.sees(200, "/", "!unequal", "!Charged twice")
 	o.sees(200, "/audit", "It was dealt with by local", "pi_twice refunded, re_9")
-	notes, err := o.store.Notes(t.Context(), zabor.Key{})
+	notes, err := o.store.History().Of(t.Context(), zabor.Key{})
 	if err != nil || len(notes) != 1 || notes[0].By != "local" || !strings.Contains(notes[0].Text, "re_9") {
 		t.Errorf("noted %+v, %v", notes, err)
 	}
@@ -608,7 +608,7 @@ func TestTheHeadline(t *testing.T) {
 	o.row("2", zabor.Outcome{Reason: "no whole answer came"})
 	o.board.changed()
 	o.sees(200, "/", "1 row in doubt or held", "whether it is a success is not known yet")
-	if err := o.store.SetMeta(t.Context(), auditName, []byte("{")); err != nil {
+	if err := o.store.Meta().Set(t.Context(), auditName, []byte("{")); err != nil {
 		t.Fatal(err)
 	}
 	o.sees(200, "/", `class="hero unknown"`, "cannot be read", "!<h2>Equal")
@@ -872,12 +872,12 @@ func TestTwoPersonsRelease(t *testing.T) {
 	unchanged := func(notes int) {
 		t.Helper()
 		now, err := o.store.Load(t.Context(), row.Key)
-		all, noteErr := o.store.Notes(t.Context(), row.Key)
+		all, noteErr := o.store.History().Of(t.Context(), row.Key)
 		if err != nil || noteErr != nil || now.Claim != row.Claim || len(all) != notes {
 			t.Errorf("row %+v with %d notes, want %d; %v %v", now, len(all), notes, err, noteErr)
 		}
 	}
-	before, err := o.store.Notes(t.Context(), row.Key)
+	before, err := o.store.History().Of(t.Context(), row.Key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -917,7 +917,7 @@ func TestTwoPersonsRelease(t *testing.T) {
 	unchanged(n + 3)
 	boris.says(200, post, "/decide", form("checked", "yes", "confirm", "yes", "second."+at, mark()), "<h1>Decided</h1>", "it is decided by two")
 	now, err := o.store.Load(t.Context(), row.Key)
-	all, noteErr := o.store.Notes(t.Context(), row.Key)
+	all, noteErr := o.store.History().Of(t.Context(), row.Key)
 	if err != nil || noteErr != nil || now.State != zabor.Released || all[len(all)-1].By != "anna, confirmed by boris" {
 		t.Errorf("row %+v, notes %+v, %v %v", now, all, err, noteErr)
 	}

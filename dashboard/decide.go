@@ -247,7 +247,7 @@ func (d *Dashboard) taken(ctx context.Context, one zabor.Decision) (zabor.Row, [
 
 // meanwhile is who changed row last, as far as it was noted.
 func (d *Dashboard) meanwhile(ctx context.Context, row zabor.Row) *stale {
-	notes, err := d.o.Store.Notes(ctx, row.Key)
+	notes, err := d.o.Store.History().Of(ctx, row.Key)
 	if err != nil || len(notes) == 0 {
 		return &stale{}
 	}
@@ -307,7 +307,7 @@ func (d *Dashboard) open(w http.ResponseWriter, r *http.Request) {
 		*list.on = after != sqlstore.Mark{}
 		rows, on, err := lookOn(sqlstore.Search{Scope: d.o.Scope, States: []zabor.State{list.state}, After: after, Limit: perOpenPage + 1},
 			func(search sqlstore.Search) ([]zabor.Row, sqlstore.Mark, error) {
-				return d.o.Store.Oldest(r.Context(), search)
+				return d.o.Store.Reports().Oldest(r.Context(), search)
 			})
 		if err != nil {
 			d.away(w, r, err)

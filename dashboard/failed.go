@@ -195,7 +195,7 @@ func (d *Dashboard) failedList(w http.ResponseWriter, r *http.Request) {
 		body.Lists = append(body.Lists, shown(l, counts, room))
 		body.Unread = body.Unread || l.Err != ""
 	}
-	if body.Lately, err = d.o.Store.LatestNotes(r.Context(), d.o.Scope, mostLately, messageRetried, messageForgotten, messageLeft); err != nil {
+	if body.Lately, err = d.o.Store.History().Latest(r.Context(), d.o.Scope, mostLately, messageRetried, messageForgotten, messageLeft); err != nil {
 		d.away(w, r, err)
 		return
 	}
@@ -250,7 +250,7 @@ func (d *Dashboard) failedOne(w http.ResponseWriter, r *http.Request) {
 		if row, err := d.o.Store.Load(r.Context(), *m.Key); err == nil {
 			body.Row = &row
 		}
-		notes, err := d.o.Store.Notes(r.Context(), *m.Key)
+		notes, err := d.o.Store.History().Of(r.Context(), *m.Key)
 		if err != nil {
 			d.away(w, r, err)
 			return

@@ -26,7 +26,7 @@ func TestMoveInterrupted(t *testing.T) {
 		if !errors.Is(err, context.Canceled) || errors.Is(err, ErrNotNoted) {
 			t.Errorf("%s: %v, want that it was interrupted", name, err)
 		}
-		notes, err := o.store.Notes(t.Context(), key)
+		notes, err := o.store.History().Of(t.Context(), key)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -63,7 +63,7 @@ func (d *Dashboard) fences(w http.ResponseWriter, r *http.Request) {
 		var on sqlstore.Mark
 		body.Rows, on, err = lookOn(sqlstore.Search{Scope: d.o.Scope, States: states, Step: body.Step, After: after, Limit: perPage + 1},
 			func(search sqlstore.Search) ([]zabor.Row, sqlstore.Mark, error) {
-				return d.o.Store.Recent(r.Context(), search)
+				return d.o.Store.Reports().Recent(r.Context(), search)
 			})
 		body.Until = on.Since
 		if len(body.Rows) > perPage {
@@ -122,11 +122,11 @@ func (d *Dashboard) find(r *http.Request, text, step string, states []zabor.Stat
 	if step != "" || len(states) > 0 {
 		most = mostLooked
 	}
-	byReference, err := d.o.Store.OfReference(r.Context(), d.o.Scope, text, most)
+	byReference, err := d.o.Store.Reports().OfReference(r.Context(), d.o.Scope, text, most)
 	if err != nil {
 		return nil, 0, err
 	}
-	byOrder, more, err := d.o.Store.OfOrders(r.Context(), d.o.Scope, text, most)
+	byOrder, more, err := d.o.Store.Reports().OfOrders(r.Context(), d.o.Scope, text, most)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -226,12 +226,12 @@ func (d *Dashboard) fence(w http.ResponseWriter, r *http.Request) {
 		d.away(w, r, err)
 		return
 	}
-	notes, err := d.o.Store.Notes(r.Context(), key)
+	notes, err := d.o.Store.History().Of(r.Context(), key)
 	if err != nil {
 		d.away(w, r, err)
 		return
 	}
-	others, _, err := d.o.Store.OfOrders(r.Context(), d.o.Scope, key.Order, 20)
+	others, _, err := d.o.Store.Reports().OfOrders(r.Context(), d.o.Scope, key.Order, 20)
 	if err != nil {
 		d.away(w, r, err)
 		return

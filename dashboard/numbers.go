@@ -113,18 +113,18 @@ func (k *kept[T]) forget() {
 }
 
 func (d *Dashboard) sums(ctx context.Context) (sqlstore.Sums, time.Time, error) {
-	return d.numbers.sums.get(ctx, func(ctx context.Context) (sqlstore.Sums, error) { return d.o.Store.Sums(ctx, d.o.Scope) })
+	return d.numbers.sums.get(ctx, func(ctx context.Context) (sqlstore.Sums, error) { return d.o.Store.Reports().Sums(ctx, d.o.Scope) })
 }
 
 // refunded is how many rows with two references a person has dealt with.
 func (d *Dashboard) refunded(ctx context.Context) (int64, error) {
-	n, _, err := d.numbers.mended.get(ctx, func(ctx context.Context) (int64, error) { return d.o.Store.CountRefunded(ctx, d.o.Scope) })
+	n, _, err := d.numbers.mended.get(ctx, func(ctx context.Context) (int64, error) { return d.o.Store.Reports().Refunded(ctx, d.o.Scope) })
 	return n, err
 }
 
 func (d *Dashboard) unclosed(ctx context.Context) ([]sqlstore.StateCount, error) {
 	counts, _, err := d.numbers.open.get(ctx, func(ctx context.Context) ([]sqlstore.StateCount, error) {
-		return d.o.Store.CountUnclosed(ctx, d.o.Scope)
+		return d.o.Store.Reports().Unclosed(ctx, d.o.Scope)
 	})
 	return counts, err
 }
@@ -232,14 +232,14 @@ func (d *Dashboard) draw(ctx context.Context, s span) (chart, error) {
 	} {
 		counts := map[int]int64{}
 		for _, state := range l.states {
-			found, err := d.o.Store.Entered(ctx, d.o.Scope, state, c.From, width)
+			found, err := d.o.Store.Reports().Entered(ctx, d.o.Scope, state, c.From, width)
 			if err != nil {
 				return chart{}, err
 			}
 			merge(counts, found)
 		}
 		for _, kind := range l.kinds {
-			found, err := d.o.Store.NotedIn(ctx, d.o.Scope, kind, c.From, width)
+			found, err := d.o.Store.History().Count(ctx, d.o.Scope, kind, c.From, width)
 			if err != nil {
 				return chart{}, err
 			}

@@ -44,7 +44,7 @@ func Tell(ctx context.Context, store *sqlstore.Store, id [16]byte, status func()
 	for failed := false; ; {
 		text, err := json.Marshal(status())
 		if err == nil {
-			err = store.Alive(ctx, id, text)
+			err = store.Processes().Alive(ctx, id, text)
 		}
 		if err != nil && !failed && ctx.Err() == nil {
 			warn(err)
@@ -53,7 +53,7 @@ func Tell(ctx context.Context, store *sqlstore.Store, id [16]byte, status func()
 		select {
 		case <-ctx.Done():
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
-			_ = store.Gone(ctx, id)
+			_ = store.Processes().Gone(ctx, id)
 			cancel()
 			return
 		case <-tick.C:
@@ -69,7 +69,7 @@ type process struct {
 }
 
 func (d *Dashboard) processes(ctx context.Context) ([]process, error) {
-	list, err := d.o.Store.Processes(ctx)
+	list, err := d.o.Store.Processes().List(ctx)
 	var all []process
 	for _, one := range list {
 		p := process{Started: one.Started, Seen: one.Seen, Late: one.ReadAt.Sub(one.Seen) > 3*every}

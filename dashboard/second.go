@@ -32,7 +32,7 @@ func (d *Dashboard) second(ctx context.Context, v verdict, who access.Identity, 
 	if !d.o.SecondPerson || v.Action != zabor.Release {
 		return v, nil
 	}
-	notes, err := d.o.Store.Notes(ctx, v.Key)
+	notes, err := d.o.Store.History().Of(ctx, v.Key)
 	if err != nil {
 		return v, err
 	}
@@ -84,7 +84,7 @@ func (d *Dashboard) proposals(ctx context.Context, who access.Identity) ([]propo
 		return nil, nil
 	}
 	all, _, err := d.numbers.proposals.get(ctx, func(ctx context.Context) ([]proposal, error) {
-		current, err := d.o.Store.CurrentNotes(ctx, d.o.Scope, access.ProposalKinds...)
+		current, err := d.o.Store.History().Current(ctx, d.o.Scope, access.ProposalKinds...)
 		var all []proposal
 		notes := map[zabor.Key][]zabor.Note{}
 		for _, n := range current {
@@ -120,7 +120,7 @@ func (d *Dashboard) withdraw(w http.ResponseWriter, r *http.Request) {
 		d.trouble(w, r, http.StatusBadRequest, d.elsewhere(key, "Nothing was changed.", "/open", "In doubt and held"))
 		return
 	}
-	notes, err := d.o.Store.Notes(r.Context(), key)
+	notes, err := d.o.Store.History().Of(r.Context(), key)
 	if err != nil {
 		d.away(w, r, err)
 		return

@@ -112,7 +112,7 @@ func (i *Installation) Accept(ctx context.Context, r *Review, names []string) ([
 	for n, c := range changes {
 		done := Accepted{Step: c.Step.Name(), Held: len(held[n])}
 		for _, from := range c.From {
-			settled, err := i.Store.CountSettled(ctx, from.Scope, from.Step)
+			settled, err := i.Store.Reports().Settled(ctx, from.Scope, from.Step)
 			if err != nil {
 				return nil, err
 			}
@@ -198,7 +198,7 @@ func writeHeld(ctx context.Context, store *sqlstore.Store, r Record, messages []
 		if err != nil {
 			return err
 		}
-		if err := store.SetMeta(ctx, fmt.Sprintf("%s%06d/%06d", heldPrefix(r), r.Version, n), text); err != nil {
+		if err := store.Meta().Set(ctx, fmt.Sprintf("%s%06d/%06d", heldPrefix(r), r.Version, n), text); err != nil {
 			return err
 		}
 		n++
@@ -209,7 +209,7 @@ func writeHeld(ctx context.Context, store *sqlstore.Store, r Record, messages []
 // readHeld reads the old keys of all messages that are held for the step of r, by the
 // message's id.
 func readHeld(ctx context.Context, store *sqlstore.Store, r Record) (map[string]string, error) {
-	all, err := store.Metas(ctx, heldPrefix(r))
+	all, err := store.Meta().All(ctx, heldPrefix(r))
 	if err != nil {
 		return nil, err
 	}

@@ -40,7 +40,7 @@ type status struct {
 
 // processes are those that capture and are not dead.
 func processes(ctx context.Context, store *sqlstore.Store) ([]Process, error) {
-	all, err := store.Processes(ctx)
+	all, err := store.Processes().List(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +119,7 @@ func (g *Guard) Beat(ctx context.Context) error {
 	}
 	text, err := g.status(said)
 	if err == nil {
-		err = g.store.Alive(ctx, g.id, text)
+		err = g.store.Processes().Alive(ctx, g.id, text)
 	}
 	if err != nil {
 		return err
@@ -254,7 +254,7 @@ func (g *Guard) Run(ctx, drain context.Context, warn func(error)) {
 func (g *Guard) gone(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
-	_ = g.store.Gone(ctx, g.id) // else it counts as dead later
+	_ = g.store.Processes().Gone(ctx, g.id) // else it counts as dead later
 }
 
 // Refused are the steps that the last beat has found not to be in force.

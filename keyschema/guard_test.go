@@ -35,7 +35,7 @@ func newStore(t testing.TB, address string) *sqlstore.Store {
 	store, err := sqlstore.Open(address)
 	ok(t, err)
 	t.Cleanup(func() { store.Close() })
-	ok(t, store.Migrate(t.Context()))
+	ok(t, store.Setup().Migrate(t.Context()))
 	return store
 }
 
@@ -167,7 +167,7 @@ func TestGuard(t *testing.T) {
 		}
 		cancel()
 		<-ended
-		if all, err := store.Processes(ctx); err != nil || len(all) != 1 {
+		if all, err := store.Processes().List(ctx); err != nil || len(all) != 1 {
 			t.Errorf("%d processes, %v: the other one has ended", len(all), err)
 		}
 	})
@@ -197,7 +197,7 @@ func TestHolds(t *testing.T) {
 		ctx := t.Context()
 		a := &Installation{Store: store, Scope: "shop", Steps: steps(t, "shop", "id")}
 		g := started(t, a)
-		ok(t, store.Gone(ctx, g.id))
+		ok(t, store.Processes().Gone(ctx, g.id))
 		row := zabor.Row{
 			Key: charge, State: zabor.Settled, Cause: zabor.ByCall, Claim: zabor.Claim{Epoch: 1, ID: [16]byte{1}}, Endpoint: zabor.Endpoint{Provider: "acquirer"},
 			Generation: 1, ProviderKey: "k", Fingerprint: zabor.Fingerprint{Message: "m", Request: "f"}, Tries: 1, Unproven: 1, Reference: "pay_1",
@@ -257,7 +257,7 @@ func TestInstallations(t *testing.T) {
 				t.Errorf("%s on the queue of %s: %v", scope, other, err)
 			}
 		}
-		stop := func(g *Guard) { ok(t, store.Gone(ctx, g.id)) }
+		stop := func(g *Guard) { ok(t, store.Processes().Gone(ctx, g.id)) }
 		started(t, on("shop", "one"))
 		stop(started(t, on("second", "two")))
 		stop(started(t, on("shop", "three")))
@@ -268,10 +268,10 @@ func TestInstallations(t *testing.T) {
 		if _, err := on("renamed", "one").Accept(ctx, review(t, on("renamed", "one")), []string{"charge"}); err == nil || !strings.Contains(err.Error(), "runs under the old schema") {
 			t.Errorf("renamed beside a process of the old name: %v", err)
 		}
-		all, err := store.Processes(ctx)
+		all, err := store.Processes().List(ctx)
 		ok(t, err)
 		for _, p := range all {
-			ok(t, store.Gone(ctx, p.ID))
+			ok(t, store.Processes().Gone(ctx, p.ID))
 		}
 		i := on("renamed", "one")
 		_, err = i.Accept(ctx, review(t, i), []string{"charge"})

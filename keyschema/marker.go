@@ -69,7 +69,7 @@ func (q Queue) owner(ctx context.Context, store *sqlstore.Store) (m marker, foun
 	case !errors.Is(err, redis.Nil):
 		return marker{}, false, &QueueError{q.Name, err}
 	}
-	scope, found, err := store.Meta(ctx, q.copyName())
+	scope, found, err := store.Meta().Get(ctx, q.copyName())
 	return marker{Scope: string(scope)}, found, err
 }
 
@@ -79,7 +79,7 @@ func (q Queue) mark(ctx context.Context, store *sqlstore.Store, m marker) error 
 	if err != nil {
 		return err
 	}
-	if err := store.SetMeta(ctx, q.copyName(), []byte(m.Scope)); err != nil {
+	if err := store.Meta().Set(ctx, q.copyName(), []byte(m.Scope)); err != nil {
 		return err
 	}
 	if err := q.Redis.Set(ctx, q.Key, text, 0).Err(); err != nil {

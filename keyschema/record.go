@@ -53,7 +53,7 @@ func (r Record) name() string {
 
 // Read reads the records of all installations that share the store.
 func Read(ctx context.Context, store *sqlstore.Store) (Records, error) {
-	all, err := store.Metas(ctx, recordPrefix)
+	all, err := store.Meta().All(ctx, recordPrefix)
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +95,7 @@ func (r Record) write(ctx context.Context, store *sqlstore.Store) error {
 	if err != nil {
 		return err
 	}
-	kept, err := store.AddMeta(ctx, r.name(), value)
+	kept, err := store.Meta().Add(ctx, r.name(), value)
 	if err != nil {
 		return err
 	}

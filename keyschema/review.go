@@ -190,7 +190,7 @@ func (i *Installation) obstacles(ctx context.Context, c *Change) error {
 		return err
 	}
 	for _, from := range c.From {
-		n, err := i.Store.CountOpen(ctx, from.Scope, from.Step)
+		n, err := i.Store.Reports().Open(ctx, from.Scope, from.Step)
 		if err != nil {
 			return err
 		}

@@ -25,7 +25,7 @@ func newStore(t *testing.T) *sqlstore.Store {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	if err := s.Migrate(t.Context()); err != nil {
+	if err := s.Setup().Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return s

@@ -30,7 +30,7 @@ func Embedded(ctx context.Context, dir string) (p *Place, closeAll func() error,
 	base := filepath.Join(dir, "fence.db")
 	store, err := sqlstore.Open("sqlite://" + base)
 	if err == nil {
-		err = store.Migrate(ctx)
+		err = store.Setup().Migrate(ctx)
 	}
 	if err == nil {
 		err = createPayments(ctx, store.DB())

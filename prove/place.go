@@ -262,7 +262,7 @@ func (p *Place) references(ctx context.Context, store *sqlstore.Store, s Strateg
 func eachRow(ctx context.Context, store *sqlstore.Store, scope string, do func(zabor.Row)) error {
 	filter := sqlstore.Filter{Scope: &scope, Limit: 1000}
 	for {
-		rows, err := store.List(ctx, filter)
+		rows, err := store.Reports().List(ctx, filter)
 		if err != nil {
 			return err
 		}

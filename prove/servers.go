@@ -107,10 +107,10 @@ func OnServers(ctx context.Context, dir string, on Installation) (p *Place, clos
 	if s.store, err = sqlstore.Open(s.tables.Address); err != nil {
 		return nil, nil, err
 	}
-	if err := s.store.Migrate(ctx); err != nil {
+	if err := s.store.Setup().Migrate(ctx); err != nil {
 		return nil, nil, err
 	}
-	if err := s.store.Check(ctx); err != nil {
+	if err := s.store.Setup().Check(ctx); err != nil {
 		return nil, nil, err
 	}
 	if err := createPayments(ctx, s.store.DB()); err != nil {

@@ -600,7 +600,7 @@ func TestLinesThroughTheFence(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer store.Close()
-			if err := store.Migrate(t.Context()); err != nil {
+			if err := store.Setup().Migrate(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			for lineName, sample := range s.Lines {

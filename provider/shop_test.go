@@ -57,7 +57,7 @@ func newShop(t *testing.T, o sandbox.Options, idle time.Duration, profile func(u
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { store.Close() })
-	if err := store.Migrate(t.Context()); err != nil {
+	if err := store.Setup().Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	s := &shop{t: t, store: store, bank: sandbox.New(o), money: zabor.Money{Minor: 1999, Currency: "EUR"}, timeout: 2 * time.Second, ended: make(chan struct{}, 1000)}

@@ -325,7 +325,7 @@ func TestCallerHangsUp(t *testing.T) {
 		t.Errorf("%s", a)
 	}
 	d.eventually("it is noted that nobody took the answer", func() bool {
-		notes, err := d.store.Notes(t.Context(), zabor.Key{Scope: "test", Order: "1001", Step: "charge"})
+		notes, err := d.store.History().Of(t.Context(), zabor.Key{Scope: "test", Order: "1001", Step: "charge"})
 		if err != nil {
 			t.Fatal(err)
 		}

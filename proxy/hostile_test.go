@@ -133,7 +133,7 @@ func TestHostileRequests(t *testing.T) {
 		})
 	}
 	d.posts(0)
-	if rows, err := d.store.List(t.Context(), sqlstore.Filter{}); err != nil || len(rows) > 0 {
+	if rows, err := d.store.Reports().List(t.Context(), sqlstore.Filter{}); err != nil || len(rows) > 0 {
 		t.Errorf("rows %v, %v", rows, err)
 	}
 	// What looks odd, is read in one way only, and comes from libraries that are in use.

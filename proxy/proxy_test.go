@@ -69,7 +69,7 @@ func open(t testing.TB, s settings) *door {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { d.store.Close() })
-	if err := d.store.Migrate(t.Context()); err != nil {
+	if err := d.store.Setup().Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	profile := sandbox.Profile(d.upstream, time.Second)

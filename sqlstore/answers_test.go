@@ -12,13 +12,16 @@ import (
 func TestEraseAnswers(t *testing.T) {
 	onEach(t, func(t *testing.T, s *Store) {
 		const day = 24 * time.Hour
+		var moved time.Duration
 		insert := func(order string, state zabor.State, age time.Duration, due string) {
 			row := payingRow(order)
 			row.State, row.Reference, row.HookDue = state, "pay_"+order, due
 			if _, err := s.Insert(t.Context(), row, zabor.Write{}); err != nil {
 				t.Fatal(err)
 			}
-			set(t, s, "UPDATE zabor_fences SET captured_at = captured_at - ?, state_since = state_since - ? WHERE order_id = ?", (91 * day).Microseconds(), age.Microseconds(), []byte(order))
+			// One millisecond of SQLite has several rows: each gets a moment of its own.
+			moved++
+			set(t, s, "UPDATE zabor_fences SET captured_at = captured_at - ?, state_since = state_since - ? WHERE order_id = ?", (91*day - moved*time.Millisecond).Microseconds(), age.Microseconds(), []byte(order))
 		}
 		ended := map[string]bool{}
 		for i := range 25 {
@@ -46,7 +49,7 @@ func TestEraseAnswers(t *testing.T) {
 				t.Errorf("round %d: %d answers erased on %d pages, want %d on 4", round, erased, pages, want)
 			}
 		}
-		rows, err := s.List(t.Context(), Filter{})
+		rows, err := s.Reports().List(t.Context(), Filter{})
 		if err != nil || len(rows) != 25 {
 			t.Fatalf("%d rows, %v; want all 25", len(rows), err)
 		}
@@ -92,7 +95,7 @@ func TestEraseAnswersWithin(t *testing.T) {
 		if got, _ := eraseAll(t, s, "shop", time.Minute, 2); got != 15 {
 			t.Errorf("%d answers of shop ended, want 15", got)
 		}
-		rows, err := s.List(t.Context(), Filter{})
+		rows, err := s.Reports().List(t.Context(), Filter{})
 		if err != nil {
 			t.Fatal(err)
 		}

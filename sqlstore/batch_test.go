@@ -135,7 +135,7 @@ func TestBatch(t *testing.T) {
 // committedOf are the keys of the rows in the given state.
 func committedOf(t *testing.T, s *Store, state zabor.State) int {
 	t.Helper()
-	rows, err := s.List(t.Context(), Filter{States: []zabor.State{state}, Limit: 1000})
+	rows, err := s.Reports().List(t.Context(), Filter{States: []zabor.State{state}, Limit: 1000})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -41,13 +41,13 @@ func noteArgs(k zabor.Key, n zabor.Note) []any {
 	return append(append([]any{id[:]}, keyArgs(k)...), n.Epoch, clean(n.Kind, maxKind), []byte(clean(n.By, maxActor)), clean(n.Text, maxNote))
 }
 
-// Notes lists what was noted on k, oldest first.
-func (s *Store) Notes(ctx context.Context, k zabor.Key) ([]zabor.Note, error) {
-	query := s.dialect.sql(notesQuery)
+// Of lists what was noted on k, oldest first.
+func (h History) Of(ctx context.Context, k zabor.Key) ([]zabor.Note, error) {
+	query := h.s.dialect.sql(notesQuery)
 	var notes []zabor.Note
-	err := s.repeat(ctx, func(ctx context.Context) error {
+	err := h.s.repeat(ctx, func(ctx context.Context) error {
 		notes = nil
-		return s.query(ctx, func(rows *sql.Rows) error {
+		return h.s.query(ctx, func(rows *sql.Rows) error {
 			var n zabor.Note
 			var at int64
 			var actor []byte
@@ -71,12 +71,12 @@ type NoteOn struct {
 	zabor.Note
 }
 
-// CurrentNotes are the notes of these kinds about rows as they are now, that is of
+// Current are the notes of these kinds about rows as they are now, that is of
 // their present epoch, in the installation of that scope, see [zabor.Key.In]; oldest
 // first. It reads all notes of these kinds: there must be few.
-func (s *Store) CurrentNotes(ctx context.Context, scope string, kinds ...string) ([]NoteOn, error) {
+func (h History) Current(ctx context.Context, scope string, kinds ...string) ([]NoteOn, error) {
 	query, args := currentNotes(scope, kinds)
-	return s.notesOn(ctx, query, args)
+	return h.s.notesOn(ctx, query, args)
 }
 
 func currentNotes(scope string, kinds []string) (query string, args []any) {
@@ -90,11 +90,11 @@ func currentNotes(scope string, kinds []string) (query string, args []any) {
 		" ORDER BY n.at", args
 }
 
-// LatestNotes are the notes of these kinds in the installation of that scope, see
+// Latest are the notes of these kinds in the installation of that scope, see
 // [zabor.Key.In], the newest first, at most limit.
-func (s *Store) LatestNotes(ctx context.Context, scope string, limit int, kinds ...string) ([]NoteOn, error) {
+func (h History) Latest(ctx context.Context, scope string, limit int, kinds ...string) ([]NoteOn, error) {
 	query, args := latestNotes(scope, int64(limit), kinds)
-	return s.notesOn(ctx, query, args)
+	return h.s.notesOn(ctx, query, args)
 }
 
 func latestNotes(scope string, limit int64, kinds []string) (query string, args []any) {
@@ -130,11 +130,11 @@ func (s *Store) notesOn(ctx context.Context, query string, args []any) ([]NoteOn
 	return all, nil
 }
 
-// Noted gives the key of every note of a kind, in no order. It reads all notes.
-func (s *Store) Noted(ctx context.Context, kind string) iter.Seq2[zabor.Key, error] {
+// Keys gives the key of every note of a kind, in no order. It reads all notes.
+func (h History) Keys(ctx context.Context, kind string) iter.Seq2[zabor.Key, error] {
 	return func(yield func(zabor.Key, error) bool) {
 		var stopped error
-		err := s.query(ctx, func(rows *sql.Rows) error {
+		err := h.s.query(ctx, func(rows *sql.Rows) error {
 			var scope, order, step []byte
 			if err := rows.Scan(&order, &scope, &step); err != nil {
 				return err
@@ -143,7 +143,7 @@ func (s *Store) Noted(ctx context.Context, kind string) iter.Seq2[zabor.Key, err
 				stopped = errStopped
 			}
 			return stopped
-		}, s.dialect.sql("SELECT order_id, scope, step FROM zabor_notes WHERE kind = ?"), kind)
+		}, h.s.dialect.sql("SELECT order_id, scope, step FROM zabor_notes WHERE kind = ?"), kind)
 		if err != nil && stopped == nil {
 			yield(zabor.Key{}, fmt.Errorf("read notes of kind %s: %w", kind, err))
 		}
@@ -160,8 +160,8 @@ const (
 
 // Secret is the installation's secret, which the provider keys are derived from.
 // A *[Problem] says that there is none, or none that can be used.
-func (s *Store) Secret(ctx context.Context) ([]byte, error) {
-	secret, ok, err := s.Meta(ctx, metaSecret)
+func (s Setup) Secret(ctx context.Context) ([]byte, error) {
+	secret, ok, err := s.s.Meta().Get(ctx, metaSecret)
 	switch {
 	case err != nil:
 		return nil, err
@@ -176,12 +176,12 @@ func (s *Store) Secret(ctx context.Context) ([]byte, error) {
 	return secret, nil
 }
 
-// Meta is the value of name, at most 255 bytes, and whether there is one.
-func (s *Store) Meta(ctx context.Context, name string) (value []byte, ok bool, err error) {
-	query := s.dialect.sql("SELECT value FROM zabor_meta WHERE name = ?")
-	err = s.repeat(ctx, func(ctx context.Context) error {
+// Get is the value of name, at most 255 bytes, and whether there is one.
+func (m Meta) Get(ctx context.Context, name string) (value []byte, ok bool, err error) {
+	query := m.s.dialect.sql("SELECT value FROM zabor_meta WHERE name = ?")
+	err = m.s.repeat(ctx, func(ctx context.Context) error {
 		value, ok = nil, false
-		return s.query(ctx, func(rows *sql.Rows) error {
+		return m.s.query(ctx, func(rows *sql.Rows) error {
 			ok = true
 			return rows.Scan(&value)
 		}, query, []byte(name))
@@ -192,22 +192,22 @@ func (s *Store) Meta(ctx context.Context, name string) (value []byte, ok bool, e
 	return value, ok, nil
 }
 
-// Metas are the values of all names that begin with prefix, which is not empty, by
+// All are the values of all names that begin with prefix, which is not empty, by
 // name.
-func (s *Store) Metas(ctx context.Context, prefix string) (map[string][]byte, error) {
+func (m Meta) All(ctx context.Context, prefix string) (map[string][]byte, error) {
 	query, args := "SELECT name, value FROM zabor_meta WHERE name >= ?", []any{[]byte(prefix)}
 	if end := behind(prefix); end != nil {
 		query, args = query+" AND name < ?", append(args, end)
 	}
 	var all map[string][]byte
-	err := s.repeat(ctx, func(ctx context.Context) error {
+	err := m.s.repeat(ctx, func(ctx context.Context) error {
 		all = map[string][]byte{}
-		return s.query(ctx, func(rows *sql.Rows) error {
+		return m.s.query(ctx, func(rows *sql.Rows) error {
 			var name, value []byte
 			err := rows.Scan(&name, &value)
 			all[string(name)] = value
 			return err
-		}, s.dialect.sql(query), args...)
+		}, m.s.dialect.sql(query), args...)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read %q… of zabor_meta: %w", prefix, err)
@@ -215,21 +215,21 @@ func (s *Store) Metas(ctx context.Context, prefix string) (map[string][]byte, er
 	return all, nil
 }
 
-// AddMeta gives name a value unless it has one, and returns the one that it has
+// Add gives name a value unless it has one, and returns the one that it has
 // then.
-func (s *Store) AddMeta(ctx context.Context, name string, value []byte) ([]byte, error) {
-	query := s.dialect.sql("INSERT INTO zabor_meta (name, value) VALUES (?, ?)")
-	if err := s.write(ctx, query, []byte(name), notNil(value)); err != nil {
+func (m Meta) Add(ctx context.Context, name string, value []byte) ([]byte, error) {
+	query := m.s.dialect.sql("INSERT INTO zabor_meta (name, value) VALUES (?, ?)")
+	if err := m.s.write(ctx, query, []byte(name), notNil(value)); err != nil {
 		return nil, fmt.Errorf("write %q of zabor_meta: %w", name, err)
 	}
-	kept, _, err := s.Meta(ctx, name)
+	kept, _, err := m.s.Meta().Get(ctx, name)
 	return kept, err
 }
 
-// SetMeta gives name a value, whatever it was before.
-func (s *Store) SetMeta(ctx context.Context, name string, value []byte) error {
-	query := s.dialect.sql("INSERT INTO zabor_meta (name, value) VALUES (?, ?) " + s.dialect.setMeta)
-	if err := s.write(ctx, query, []byte(name), notNil(value)); err != nil {
+// Set gives name a value, whatever it was before.
+func (m Meta) Set(ctx context.Context, name string, value []byte) error {
+	query := m.s.dialect.sql("INSERT INTO zabor_meta (name, value) VALUES (?, ?) " + m.s.dialect.setMeta)
+	if err := m.s.write(ctx, query, []byte(name), notNil(value)); err != nil {
 		return fmt.Errorf("write %q of zabor_meta: %w", name, err)
 	}
 	return nil

@@ -41,44 +41,44 @@ func (p *problems) add(err error, fix, found string, args ...any) {
 // and keeps what it has committed, and that the fence's tables are there and of
 // a shape in which a key can be there only once. The error is [ErrUnreachable],
 // or joins every [*Problem] that was found; nothing was changed.
-func (s *Store) Check(ctx context.Context) error {
-	if err := s.reachable(ctx); err != nil {
+func (s Setup) Check(ctx context.Context) error {
+	if err := s.s.reachable(ctx); err != nil {
 		return err
 	}
 	var found problems
-	if s.given {
-		if err := s.checkGiven(ctx, &found); isProblem(err) {
+	if s.s.given {
+		if err := s.s.checkGiven(ctx, &found); isProblem(err) {
 			return err
 		} else if err != nil {
-			return s.uncheckable(err)
+			return s.s.uncheckable(err)
 		}
 	}
-	if err := s.dialect.check(ctx, s.db, &found); err != nil {
-		return s.uncheckable(err)
+	if err := s.s.dialect.check(ctx, s.s.db, &found); err != nil {
+		return s.s.uncheckable(err)
 	}
 	for _, p := range found {
 		if errors.Is(p, ErrNotMigrated) {
 			return errors.Join(found...)
 		}
 	}
-	if err := s.checkVersion(ctx, &found); err != nil {
-		return s.uncheckable(err)
+	if err := s.s.checkVersion(ctx, &found); err != nil {
+		return s.s.uncheckable(err)
 	}
-	if err := s.checkKeys(ctx, &found); err != nil {
-		return s.uncheckable(err)
+	if err := s.s.checkKeys(ctx, &found); err != nil {
+		return s.s.uncheckable(err)
 	}
 	var unusable *Problem
-	if _, err := s.Secret(ctx); errors.As(err, &unusable) {
+	if _, err := s.s.Setup().Secret(ctx); errors.As(err, &unusable) {
 		found = append(found, unusable)
 	} else if err != nil {
-		return s.uncheckable(err)
+		return s.s.uncheckable(err)
 	}
 	return errors.Join(found...)
 }
 
 // Exists reports a file of SQLite that is not there, as a [*Problem] that is
 // [ErrNotMigrated], and a server that cannot be reached. It asks nothing else.
-func (s *Store) Exists(ctx context.Context) error { return s.reachable(ctx) }
+func (s Setup) Exists(ctx context.Context) error { return s.s.reachable(ctx) }
 
 func (s *Store) reachable(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.lockWait+tryMargin)
@@ -105,7 +105,7 @@ func (s *Store) uncheckable(err error) error {
 }
 
 func (s *Store) checkVersion(ctx context.Context, found *problems) error {
-	value, ok, err := s.Meta(ctx, metaMinVersion)
+	value, ok, err := s.Meta().Get(ctx, metaMinVersion)
 	if err != nil || !ok {
 		return err
 	}

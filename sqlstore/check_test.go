@@ -13,7 +13,7 @@ import (
 // wantProblem checks that Check finds one problem whose text holds want.
 func wantProblem(t *testing.T, s *Store, want string) {
 	t.Helper()
-	err := s.Check(t.Context())
+	err := s.Setup().Check(t.Context())
 	var p *Problem
 	if !errors.As(err, &p) {
 		t.Fatalf("check: error %v, want %q", err, want)
@@ -28,7 +28,7 @@ func wantProblem(t *testing.T, s *Store, want string) {
 
 func TestCheckGood(t *testing.T) {
 	onEach(t, func(t *testing.T, s *Store) {
-		if err := s.Check(t.Context()); err != nil {
+		if err := s.Setup().Check(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -39,15 +39,15 @@ func TestCheckTables(t *testing.T) {
 	onEach(t, func(t *testing.T, s *Store) {
 		mustExec(t, s.DB(), "DELETE FROM zabor_meta")
 		wantProblem(t, s, "secret is missing")
-		if err := s.SetMeta(t.Context(), metaSecret, []byte("short")); err != nil {
+		if err := s.Meta().Set(t.Context(), metaSecret, []byte("short")); err != nil {
 			t.Fatal(err)
 		}
 		wantProblem(t, s, "has 5 bytes")
-		if err := s.SetMeta(t.Context(), metaMinVersion, []byte("99")); err != nil {
+		if err := s.Meta().Set(t.Context(), metaMinVersion, []byte("99")); err != nil {
 			t.Fatal(err)
 		}
 		wantProblem(t, s, "protocol version 99")
-		if err := s.SetMeta(t.Context(), metaMinVersion, []byte("new")); err != nil {
+		if err := s.Meta().Set(t.Context(), metaMinVersion, []byte("new")); err != nil {
 			t.Fatal(err)
 		}
 		wantProblem(t, s, `min_version in zabor_meta is "new"`)
@@ -60,33 +60,33 @@ func TestCheckEmpty(t *testing.T) {
 	for _, d := range databases {
 		t.Run(d.name, func(t *testing.T) {
 			s := open(t, d.address(t))
-			if err := s.Check(t.Context()); !errors.Is(err, ErrNotMigrated) {
+			if err := s.Setup().Check(t.Context()); !errors.Is(err, ErrNotMigrated) {
 				t.Errorf("check: error %v, want %v", err, ErrNotMigrated)
 			}
 			if _, err := s.Insert(t.Context(), testRow("1001", 1), zabor.Write{}); !errors.Is(err, ErrNotMigrated) {
 				t.Errorf("insert: error %v, want %v", err, ErrNotMigrated)
 			}
-			if n, err := s.Migrated(t.Context()); n != 0 || err != nil {
+			if n, err := s.Setup().Migrated(t.Context()); n != 0 || err != nil {
 				t.Errorf("an empty database has migration %d, error %v", n, err)
 			}
 			if s.file != "" { // SQLite: as one of the application's, without a table of ours
 				if err := os.WriteFile(s.file, nil, 0o600); err != nil {
 					t.Fatal(err)
 				}
-				if err := s.Check(t.Context()); !errors.Is(err, ErrNotMigrated) {
+				if err := s.Setup().Check(t.Context()); !errors.Is(err, ErrNotMigrated) {
 					t.Errorf("check of an empty file: error %v, want %v", err, ErrNotMigrated)
 				}
 				if _, err := s.Insert(t.Context(), testRow("1001", 1), zabor.Write{}); !errors.Is(err, ErrNotMigrated) {
 					t.Errorf("insert into an empty file: error %v, want %v", err, ErrNotMigrated)
 				}
-				if n, err := s.Migrated(t.Context()); n != 0 || err != nil {
+				if n, err := s.Setup().Migrated(t.Context()); n != 0 || err != nil {
 					t.Errorf("an empty file has migration %d, error %v", n, err)
 				}
 			}
-			if err := s.Migrate(t.Context()); err != nil {
+			if err := s.Setup().Migrate(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if n, err := s.Migrated(t.Context()); n != 1 || err != nil {
+			if n, err := s.Setup().Migrated(t.Context()); n != 1 || err != nil {
 				t.Errorf("after Migrate, the newest migration is %d, error %v", n, err)
 			}
 		})
@@ -155,7 +155,7 @@ func TestCheckRefuses(t *testing.T) {
 				mustExec(t, admin.DB(), strings.Replace(statement, " DATABASE DATABASE ", " DATABASE "+name+" ", 1))
 			}
 			if strings.Contains(c.name, "fsync") {
-				eventually(t, "the setting", func() bool { return admin.Check(t.Context()) != nil })
+				eventually(t, "the setting", func() bool { return admin.Setup().Check(t.Context()) != nil })
 			}
 			wantProblem(t, open(t, address), c.want)
 		})

@@ -117,7 +117,7 @@ func TestLostAnswerToCapture(t *testing.T) {
 	for _, d := range networked {
 		t.Run(d.name, func(t *testing.T) {
 			p, s, straight := through(t, d.address(t))
-			secret, err := s.Secret(t.Context())
+			secret, err := s.Setup().Secret(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -454,13 +454,13 @@ func TestReadOnlyServer(t *testing.T) {
 			if err := s.Swap(t.Context(), row, settledAfter(row), zabor.Write{}); !errors.Is(err, ErrReadOnly) {
 				t.Errorf("swap: error %v, want %v", err, ErrReadOnly)
 			}
-			if err := s.Check(t.Context()); !errors.Is(err, ErrReadOnly) {
+			if err := s.Setup().Check(t.Context()); !errors.Is(err, ErrReadOnly) {
 				t.Errorf("check: error %v, want %v", err, ErrReadOnly)
 			}
 			mustExec(t, admin.DB(), c.set)
 			if c.name == "postgres" {
 				s = open(t, servers.Postgres(t)) // its sessions keep the old setting for a minute
-				if err := s.Migrate(t.Context()); err != nil {
+				if err := s.Setup().Migrate(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -499,7 +499,7 @@ func TestServerAway(t *testing.T) {
 				t.Fatal(err)
 			}
 			server.Kill()
-			eventually(t, "the server is away", func() bool { return errors.Is(s.Check(t.Context()), ErrUnreachable) })
+			eventually(t, "the server is away", func() bool { return errors.Is(s.Setup().Check(t.Context()), ErrUnreachable) })
 			start := time.Now()
 			if err := s.Swap(t.Context(), row, settledAfter(row), zabor.Write{}); err == nil || errors.Is(err, zabor.ErrStale) {
 				t.Errorf("swap: error %v, want that the server is away", err)
@@ -519,7 +519,7 @@ func TestServerAway(t *testing.T) {
 			if err := s.Swap(t.Context(), row, settledAfter(row), zabor.Write{}); err != nil {
 				t.Error(err)
 			}
-			if err := s.Check(t.Context()); err != nil {
+			if err := s.Setup().Check(t.Context()); err != nil {
 				t.Error(err)
 			}
 		})

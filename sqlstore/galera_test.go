@@ -25,7 +25,7 @@ func TestGalera(t *testing.T) {
 	far := "mysql://root@" + nodes[1].Addr() + address[len("mysql://root@"+nodes[0].Addr()):]
 	p, detour := newProxy(t, far)
 	stores := [2]*Store{near, open(t, detour)}
-	secret, err := near.Secret(t.Context())
+	secret, err := near.Setup().Secret(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

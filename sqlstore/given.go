@@ -18,7 +18,7 @@ import (
 // becomes a pool of this kind by stdlib.OpenDBFromPool) or modernc.org/sqlite,
 // or something around one of them that hands its errors on.
 //
-// [Open] sets each connection up; here the caller does, and [Store.Check] says
+// [Open] sets each connection up; here the caller does, and [Setup.Check] says
 // what is missing, with the parameter to write. What Migrate and Check say of a
 // SQLite file is said of the caller's.
 func New(db *sql.DB, dialect string) (*Store, error) {
@@ -32,7 +32,7 @@ func New(db *sql.DB, dialect string) (*Store, error) {
 
 // OpenMemory returns an empty, migrated SQLite store in memory, for tests of
 // programs that use the fence: it does all that the others do, and forgets
-// everything when it is closed. [Store.Check] refuses it, so that no program
+// everything when it is closed. [Setup.Check] refuses it, so that no program
 // relies on it.
 func OpenMemory(ctx context.Context) (*Store, error) {
 	s, err := newStore("sqlite")
@@ -53,7 +53,7 @@ func OpenMemory(ctx context.Context) (*Store, error) {
 	s.db.SetMaxOpenConns(sqliteConns)
 	s.db.SetMaxIdleConns(sqliteConns)
 	if s.alive, err = s.db.Conn(ctx); err == nil {
-		err = s.Migrate(ctx)
+		err = s.Setup().Migrate(ctx)
 	}
 	if err != nil {
 		s.db.Close()
@@ -110,7 +110,7 @@ func (s *Store) checkGiven(ctx context.Context, found *problems) error {
 		return nil // not migrated, or read-only: told by others
 	}
 	if n, err := result.RowsAffected(); err == nil && n == 0 {
-		if _, there, err := s.Meta(ctx, metaSecret); err == nil && there {
+		if _, there, err := s.Meta().Get(ctx, metaSecret); err == nil && there {
 			found.add(nil, "put clientFoundRows=true into the pool's address", "the pool counts the rows that an update changed, and not those that it hit: a hook that changes nothing would fail")
 		}
 	}

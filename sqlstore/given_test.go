@@ -61,7 +61,7 @@ func given(t testing.TB, db *sql.DB, dialect string) *Store {
 			t.Errorf("the caller's pool was closed with the store: %v", err)
 		}
 	})
-	if err := s.Migrate(t.Context()); err != nil {
+	if err := s.Setup().Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -225,7 +225,7 @@ func TestCheckOfAGivenPool(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			err := given(t, mysqlPool(t, test.parameters), "mysql").Check(t.Context())
+			err := given(t, mysqlPool(t, test.parameters), "mysql").Setup().Check(t.Context())
 			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error %v, want %q", err, test.want)
 			}
@@ -237,7 +237,7 @@ func TestCheckOfAGivenPool(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "cannot be read") {
+		if err := s.Setup().Check(t.Context()); err == nil || !strings.Contains(err.Error(), "cannot be read") {
 			t.Errorf("error %v, want that the driver's errors cannot be read", err)
 		}
 	})
@@ -248,7 +248,7 @@ func TestCheckOfAGivenPool(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer s.Close()
-		if err := s.Check(t.Context()); err == nil {
+		if err := s.Setup().Check(t.Context()); err == nil {
 			t.Error("a fence in memory passes")
 		}
 	})
@@ -293,10 +293,10 @@ func TestMigrationsForAnotherTool(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.AddSecret(t.Context()); err != nil {
+	if err := s.Setup().AddSecret(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Check(t.Context()); err != nil {
+	if err := s.Setup().Check(t.Context()); err != nil {
 		t.Error(err)
 	}
 }

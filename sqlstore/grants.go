@@ -34,11 +34,11 @@ var ErrNoTable = errors.New("there is no such table")
 
 // Lacks lists what this user may not do with t of what zabor does there. Nothing is
 // executed. The error is [ErrNoTable], or the server's.
-func (s *Store) Lacks(ctx context.Context, t Table) (lacks []string, err error) {
-	switch s.Dialect() {
+func (s Setup) Lacks(ctx context.Context, t Table) (lacks []string, err error) {
+	switch s.s.Dialect() {
 	case "sqlite":
 		var n int
-		if err := s.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM sqlite_master WHERE type IN ('table', 'view') AND name = ?", t.Name).Scan(&n); err != nil {
+		if err := s.s.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM sqlite_master WHERE type IN ('table', 'view') AND name = ?", t.Name).Scan(&n); err != nil {
 			return nil, err
 		}
 		if n == 0 {
@@ -46,12 +46,12 @@ func (s *Store) Lacks(ctx context.Context, t Table) (lacks []string, err error) 
 		}
 		return nil, nil
 	case "postgres":
-		return s.lacksPostgres(ctx, t)
+		return s.s.lacksPostgres(ctx, t)
 	}
 	table := quoted(t.Name, "`")
 	for _, use := range t.Uses {
 		// To prepare a statement is to be asked for the right to run it.
-		statement, err := s.db.PrepareContext(ctx, map[string]string{
+		statement, err := s.s.db.PrepareContext(ctx, map[string]string{
 			"SELECT": "SELECT 1 FROM " + table + " LIMIT 0",
 			"INSERT": "INSERT INTO " + table + " () VALUES ()",
 			"UPDATE": "UPDATE " + table + " SET `" + t.Column + "` = `" + t.Column + "` WHERE FALSE",
@@ -118,18 +118,18 @@ func quoted(name, mark string) string {
 // Prepare lets the server look at a statement with so many parameters, which is not
 // executed: whether it is SQL, whether its tables and columns are there, and whether
 // this user may run it.
-func (s *Store) Prepare(ctx context.Context, query string, parameters int) error {
-	statement, err := s.db.PrepareContext(ctx, query)
+func (s Setup) Prepare(ctx context.Context, query string, parameters int) error {
+	statement, err := s.s.db.PrepareContext(ctx, query)
 	if err != nil {
 		return err
 	}
 	if err := statement.Close(); err != nil || //nolint:sqlclosecheck // it is not used
-		s.Dialect() != "postgres" {
+		s.s.Dialect() != "postgres" {
 		return err
 	}
 	// PostgreSQL asks for rights when a plan is begun, which EXPLAIN does; it
 	// does not run the plan.
-	rows, err := s.db.QueryContext(ctx, "EXPLAIN "+query, make([]any, parameters)...)
+	rows, err := s.s.db.QueryContext(ctx, "EXPLAIN "+query, make([]any, parameters)...)
 	if err != nil {
 		return fmt.Errorf("it would be refused: %w", err)
 	}

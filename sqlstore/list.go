@@ -12,7 +12,7 @@ import (
 	"zabor"
 )
 
-// Filter says which rows [Store.List] lists. The zero Filter lists them all, a
+// Filter says which rows [Reports.List] lists. The zero Filter lists them all, a
 // page at a time.
 type Filter struct {
 	States []zabor.State // empty: any
@@ -26,9 +26,9 @@ type Filter struct {
 }
 
 // List lists rows in key order, which is byte order.
-func (s *Store) List(ctx context.Context, f Filter) ([]zabor.Row, error) {
-	query, args := s.dialect.list(f)
-	found, err := s.rows(ctx, query, args...)
+func (r Reports) List(ctx context.Context, f Filter) ([]zabor.Row, error) {
+	query, args := r.s.dialect.list(f)
+	found, err := r.s.rows(ctx, query, args...)
 	if err != nil {
 		return nil, fmt.Errorf("list rows: %w", err)
 	}
@@ -113,16 +113,16 @@ type StateCount struct {
 	ReadAt time.Time // the database's clock
 }
 
-// CountUnclosed counts the rows that are not closed, by state, in the given scope and the
+// Unclosed counts the rows that are not closed, by state, in the given scope and the
 // scopes in it (the empty scope counts everywhere), and how many of them have been in it
 // for at least each of the ages. It reads open rows only, however many are closed.
-func (s *Store) CountUnclosed(ctx context.Context, scope string, ages ...time.Duration) ([]StateCount, error) {
+func (r Reports) Unclosed(ctx context.Context, scope string, ages ...time.Duration) ([]StateCount, error) {
 	query, args := unclosed(scope, ages)
-	query = s.dialect.sql(query)
+	query = r.s.dialect.sql(query)
 	var counts []StateCount
-	err := s.repeat(ctx, func(ctx context.Context) error {
+	err := r.s.repeat(ctx, func(ctx context.Context) error {
 		counts = nil
-		return s.query(ctx, func(rows *sql.Rows) error {
+		return r.s.query(ctx, func(rows *sql.Rows) error {
 			var c StateCount
 			var oldest, now int64
 			into := []any{&c.State, &c.Rows, &oldest, &now}
@@ -159,13 +159,13 @@ func unclosed(scope string, ages []time.Duration) (query string, args []any) {
 
 // Outline lists rows in key order, behind the given key, for a reader of all of them:
 // without their answers and all that only an open row has but its deadlines.
-func (s *Store) Outline(ctx context.Context, after zabor.Key, limit int) ([]zabor.Row, error) {
+func (r Reports) Outline(ctx context.Context, after zabor.Key, limit int) ([]zabor.Row, error) {
 	query, args := selectOutline, []any(nil)
 	if after != (zabor.Key{}) {
-		condition, values := s.dialect.after(after)
+		condition, values := r.s.dialect.after(after)
 		query, args = query+" WHERE "+condition, values
 	}
-	return s.outlines(ctx, query+inOrder, append(args, int64(limit))...)
+	return r.s.outlines(ctx, query+inOrder, append(args, int64(limit))...)
 }
 
 // selectOutline selects an outline of a row, as outlines scans it.
@@ -201,22 +201,22 @@ func (s *Store) outlines(ctx context.Context, query string, args ...any) ([]zabo
 	return found, nil
 }
 
-// CountOpen counts the rows of step, with all its parts, that are not closed, in
+// Open counts the rows of step, with all its parts, that are not closed, in
 // the given scope and the scopes in it; the empty scope counts everywhere.
-func (s *Store) CountOpen(ctx context.Context, scope, step string) (int64, error) {
-	return s.count(ctx, scope, notClosed+" AND "+ofStep, stepArgs(step)...)
+func (r Reports) Open(ctx context.Context, scope, step string) (int64, error) {
+	return r.s.count(ctx, scope, notClosed+" AND "+ofStep, stepArgs(step)...)
 }
 
-// CountUnresolved counts the rows whose call is under way or in doubt, in the
+// Unresolved counts the rows whose call is under way or in doubt, in the
 // given scope and the scopes in it; the empty scope counts everywhere.
-func (s *Store) CountUnresolved(ctx context.Context, scope string) (int64, error) {
-	return s.count(ctx, scope, "state IN (?, ?)", string(zabor.Captured), string(zabor.Doubt))
+func (r Reports) Unresolved(ctx context.Context, scope string) (int64, error) {
+	return r.s.count(ctx, scope, "state IN (?, ?)", string(zabor.Captured), string(zabor.Doubt))
 }
 
-// CountSettled counts the settled rows of step as [Store.CountOpen] counts open ones.
+// Settled counts the settled rows of step as [Reports.Open] counts open ones.
 // It may read all rows of the step: ask for it seldom.
-func (s *Store) CountSettled(ctx context.Context, scope, step string) (int64, error) {
-	return s.countIn(ctx, " FROM zabor_fences WHERE ", scope, "state = 'settled' AND "+ofStep, stepArgs(step)...)
+func (r Reports) Settled(ctx context.Context, scope, step string) (int64, error) {
+	return r.s.countIn(ctx, " FROM zabor_fences WHERE ", scope, "state = 'settled' AND "+ofStep, stepArgs(step)...)
 }
 
 // count counts unfinished rows.

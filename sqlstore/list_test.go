@@ -58,7 +58,7 @@ func TestList(t *testing.T) {
 			{Filter{States: []zabor.State{zabor.Held, zabor.Settled}, Scope: &empty, Order: "1", After: zabor.Key{Order: "1", Step: "charge"}, Limit: 1}, "1/refund"},
 			{Filter{Order: "3"}, ""},
 		} {
-			rows, err := s.List(t.Context(), c.filter)
+			rows, err := s.Reports().List(t.Context(), c.filter)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -94,13 +94,13 @@ func TestCounts(t *testing.T) {
 			{"", "charge", 7}, {"", "charge:2", 1}, {"", "refund", 0},
 			{"shop", "charge", 3}, {"shop/7", "charge", 2}, {"shop2", "charge", 4}, {"sho", "charge", 0},
 		} {
-			got, err := s.CountOpen(t.Context(), c.scope, c.step)
+			got, err := s.Reports().Open(t.Context(), c.scope, c.step)
 			if err != nil || got != c.want {
 				t.Errorf("open %s of %q: %d, error %v; want %d", c.step, c.scope, got, err, c.want)
 			}
 		}
 		for scope, want := range map[string]int64{"": 2, "shop": 2, "shop/7": 1, "shop2": 0} {
-			got, err := s.CountUnresolved(t.Context(), scope)
+			got, err := s.Reports().Unresolved(t.Context(), scope)
 			if err != nil || got != want {
 				t.Errorf("unresolved of %q: %d, error %v; want %d", scope, got, err, want)
 			}
@@ -318,7 +318,7 @@ func TestNotes(t *testing.T) {
 		if err := s.Note(t.Context(), zabor.Key{Scope: "shop", Order: "1", Step: "charge"}, zabor.Note{Epoch: 1, Text: "other"}); err != nil {
 			t.Fatal(err)
 		}
-		notes, err := s.Notes(t.Context(), k)
+		notes, err := s.History().Of(t.Context(), k)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -330,7 +330,7 @@ func TestNotes(t *testing.T) {
 				t.Errorf("note %d: %.20q… (%d bytes), epoch %d, at %s; want %.20q…", i, notes[i].Text, len(notes[i].Text), notes[i].Epoch, notes[i].At, want)
 			}
 		}
-		if none, err := s.Notes(t.Context(), zabor.Key{Order: "2", Step: "charge"}); err != nil || len(none) != 0 {
+		if none, err := s.History().Of(t.Context(), zabor.Key{Order: "2", Step: "charge"}); err != nil || len(none) != 0 {
 			t.Errorf("notes=%d, error %v; want none", len(none), err)
 		}
 	})
@@ -345,7 +345,7 @@ func TestUnreadable(t *testing.T) {
 			{"payments", nil, strings.Repeat("é", 5000)},
 			{"payment", []byte("s"), "where the queue's name ends"},
 		} {
-			if err := s.SaveUnreadable(t.Context(), u); err != nil {
+			if err := s.Quarantine().Save(t.Context(), u); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -353,13 +353,13 @@ func TestUnreadable(t *testing.T) {
 			t.Errorf("entries=%d, want 4", n)
 		}
 		mustExec(t, s.DB(), "DELETE FROM zabor_unreadable")
-		if err := s.SaveUnreadable(t.Context(), Unreadable{Queue: "payments", Bytes: []byte("\x00\xff{"), Reason: "again"}); err != nil {
+		if err := s.Quarantine().Save(t.Context(), Unreadable{Queue: "payments", Bytes: []byte("\x00\xff{"), Reason: "again"}); err != nil {
 			t.Fatal(err)
 		}
 		if n := count(t, s, "SELECT COUNT(*) FROM zabor_unreadable"); n != 1 {
 			t.Errorf("entries=%d once it was taken away, want 1", n)
 		}
-		if err := s.SaveUnreadable(t.Context(), Unreadable{Queue: strings.Repeat("q", 256)}); err == nil {
+		if err := s.Quarantine().Save(t.Context(), Unreadable{Queue: strings.Repeat("q", 256)}); err == nil {
 			t.Error("a queue's name of 256 bytes: no error")
 		}
 	})
@@ -367,20 +367,20 @@ func TestUnreadable(t *testing.T) {
 
 func TestMeta(t *testing.T) {
 	onEach(t, func(t *testing.T, s *Store) {
-		if _, ok, err := s.Meta(t.Context(), "queue:a"); ok || err != nil {
+		if _, ok, err := s.Meta().Get(t.Context(), "queue:a"); ok || err != nil {
 			t.Errorf("there is a value, error %v; want none", err)
 		}
 		for _, c := range []struct{ name, add, want string }{{"queue:a", "1\xff", "1\xff"}, {"queue:a", "2", "1\xff"}, {"queue:A", "3", "3"}, {"queue:a ", "", ""}} {
-			got, err := s.AddMeta(t.Context(), c.name, []byte(c.add))
+			got, err := s.Meta().Add(t.Context(), c.name, []byte(c.add))
 			if err != nil || string(got) != c.want {
 				t.Errorf("add %q to %q: %q, error %v; want %q", c.add, c.name, got, err, c.want)
 			}
 		}
 		for _, value := range []string{"4", "4", ""} {
-			if err := s.SetMeta(t.Context(), "queue:a", []byte(value)); err != nil {
+			if err := s.Meta().Set(t.Context(), "queue:a", []byte(value)); err != nil {
 				t.Fatal(err)
 			}
-			if got, ok, err := s.Meta(t.Context(), "queue:a"); string(got) != value || !ok || err != nil {
+			if got, ok, err := s.Meta().Get(t.Context(), "queue:a"); string(got) != value || !ok || err != nil {
 				t.Errorf("%q, %v, error %v; want %q", got, ok, err, value)
 			}
 		}
@@ -427,7 +427,7 @@ func TestOutlineAndCounts(t *testing.T) {
 			var got []string
 			var after zabor.Key
 			for {
-				rows, err := s.Outline(t.Context(), after, 4)
+				rows, err := s.Reports().Outline(t.Context(), after, 4)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -451,7 +451,7 @@ func TestOutlineAndCounts(t *testing.T) {
 				t.Errorf("rows %q, want %q", got, want)
 			}
 			set(t, s, "UPDATE zabor_fences SET state_since = state_since - 90000000 WHERE order_id = ?", []byte("0"))
-			counts, err := s.CountUnclosed(t.Context(), "", 0, time.Minute, time.Hour)
+			counts, err := s.Reports().Unclosed(t.Context(), "", 0, time.Minute, time.Hour)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -465,7 +465,7 @@ func TestOutlineAndCounts(t *testing.T) {
 			if want := []string{"a state to come 1 [1 0 0]", "doubt 1 [1 0 0]", "held 2 [2 1 0]"}; !slices.Equal(said, want) {
 				t.Errorf("counts %q, want %q", said, want)
 			}
-			if counts, err := s.CountUnclosed(t.Context(), "another scope"); err != nil || len(counts) > 0 {
+			if counts, err := s.Reports().Unclosed(t.Context(), "another scope"); err != nil || len(counts) > 0 {
 				t.Errorf("of another scope: %v, %v", counts, err)
 			}
 			for _, order := range []string{"0", "1"} {
@@ -474,13 +474,13 @@ func TestOutlineAndCounts(t *testing.T) {
 				}
 			}
 			noted := 0
-			for k, err := range s.Noted(t.Context(), "unfetched") {
+			for k, err := range s.History().Keys(t.Context(), "unfetched") {
 				if err != nil || k.Step == "" {
 					t.Fatal(k, err)
 				}
 				noted++
 			}
-			for range s.Noted(t.Context(), "unfetched") {
+			for range s.History().Keys(t.Context(), "unfetched") {
 				break
 			}
 			if noted != 2 {

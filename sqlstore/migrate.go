@@ -26,30 +26,30 @@ const versionTable = "zabor_goose"
 // Migrate creates the tables, or brings them up to this version, and makes the
 // installation's secret where there is none. Migrations only add: whatever runs
 // on the tables of the version before still does. Many may migrate at once.
-func (s *Store) Migrate(ctx context.Context) error {
-	if s.file != "" {
+func (s Setup) Migrate(ctx context.Context) error {
+	if s.s.file != "" {
 		// Made here and not by SQLite, which would let everybody read it. A file that
 		// is there is not even opened: closing it would end the locks that SQLite
 		// holds on it for this process («How To Corrupt An SQLite Database File»).
-		f, err := os.OpenFile(s.file, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+		f, err := os.OpenFile(s.s.file, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 		switch {
 		case err == nil:
 			f.Close()
 		case !errors.Is(err, fs.ErrExist):
 			return fmt.Errorf("create the fence's database: %w", err)
 		default:
-			if _, err := os.Stat(s.file); errors.Is(err, fs.ErrNotExist) {
-				return fmt.Errorf("create the fence's database: %s is a link to a file that is not there, and nothing was made; make its folder and the file (touch, and chmod 600), or write the file's own name in the address", s.file)
+			if _, err := os.Stat(s.s.file); errors.Is(err, fs.ErrNotExist) {
+				return fmt.Errorf("create the fence's database: %s is a link to a file that is not there, and nothing was made; make its folder and the file (touch, and chmod 600), or write the file's own name in the address", s.s.file)
 			}
 		}
 	}
-	if err := s.migrateAlone(ctx); err != nil {
-		if s.dialect.judge(err) == readOnly {
+	if err := s.s.migrateAlone(ctx); err != nil {
+		if s.s.dialect.judge(err) == readOnly {
 			err = fmt.Errorf("%w (%w)", ErrReadOnly, err)
 		}
 		return fmt.Errorf("migrate: %w", err)
 	}
-	if err := s.AddSecret(ctx); err != nil {
+	if err := s.s.Setup().AddSecret(ctx); err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
 	return nil
@@ -117,14 +117,14 @@ func made(ctx context.Context, provider *goose.Provider) int64 {
 	return version
 }
 
-// Migrated is the number of the newest migration that [Store.Migrate] has made in
+// Migrated is the number of the newest migration that [Setup.Migrate] has made in
 // this database; 0: none, or the database is a file of SQLite that is not there.
-func (s *Store) Migrated(ctx context.Context) (int64, error) {
+func (s Setup) Migrated(ctx context.Context) (int64, error) {
 	var newest sql.NullInt64
-	err := s.reachable(ctx)
+	err := s.s.reachable(ctx)
 	if err == nil {
-		err = s.repeat(ctx, func(ctx context.Context) error {
-			return s.query(ctx, func(rows *sql.Rows) error { return rows.Scan(&newest) }, "SELECT MAX(version_id) FROM "+versionTable)
+		err = s.s.repeat(ctx, func(ctx context.Context) error {
+			return s.s.query(ctx, func(rows *sql.Rows) error { return rows.Scan(&newest) }, "SELECT MAX(version_id) FROM "+versionTable)
 		})
 	}
 	if err != nil && !errors.Is(err, ErrNotMigrated) {
@@ -133,10 +133,10 @@ func (s *Store) Migrated(ctx context.Context) (int64, error) {
 	return newest.Int64, nil
 }
 
-// Migrations are the files that [Store.Migrate] runs, NUMBER_NAME.sql in goose's
+// Migrations are the files that [Setup.Migrate] runs, NUMBER_NAME.sql in goose's
 // format, for programs that migrate their databases themselves: goose's line
 // "-- +goose Up" is a comment to other tools, and nothing follows it that undoes.
-// Whoever runs them calls [Store.Migrate] or [Store.AddSecret] too, since the
+// Whoever runs them calls [Setup.Migrate] or [Setup.AddSecret] too, since the
 // installation's secret is in none of them.
 func Migrations(dialectName string) (fs.FS, error) {
 	d, err := dialectNamed(dialectName)
@@ -148,14 +148,14 @@ func Migrations(dialectName string) (fs.FS, error) {
 
 // AddSecret makes the installation's secret where there is none. Migrate does it
 // too; it is for those whose own tool runs [Migrations].
-func (s *Store) AddSecret(ctx context.Context) error {
+func (s Setup) AddSecret(ctx context.Context) error {
 	secret := make([]byte, zabor.MinSecret)
 	rand.Read(secret)
-	_, err := s.AddMeta(ctx, metaSecret, secret)
+	_, err := s.s.Meta().Add(ctx, metaSecret, secret)
 	return err
 }
 
-// MigrationSQL is what [Store.Migrate] does to an empty database, as SQL for the
+// MigrationSQL is what [Setup.Migrate] does to an empty database, as SQL for the
 // dialect's own client: the tables, goose's version table, and a secret from the
 // database's own random function.
 func MigrationSQL(dialectName string) (string, error) {

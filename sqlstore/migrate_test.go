@@ -26,18 +26,18 @@ func TestMigrate(t *testing.T) {
 			address := d.address(t)
 			migrateTogether(t, address)
 			s := open(t, address)
-			first, err := s.Secret(t.Context())
+			first, err := s.Setup().Secret(t.Context())
 			if err != nil || len(first) != 32 {
 				t.Fatalf("secret of %d bytes, error %v; want 32", len(first), err)
 			}
-			if err := s.Migrate(t.Context()); err != nil {
+			if err := s.Setup().Migrate(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			again, err := s.Secret(t.Context())
+			again, err := s.Setup().Secret(t.Context())
 			if err != nil || !bytes.Equal(first, again) {
 				t.Errorf("the secret changed: error %v", err)
 			}
-			other, err := migrated(t, d.address(t)).Secret(t.Context())
+			other, err := migrated(t, d.address(t)).Setup().Secret(t.Context())
 			if err != nil || bytes.Equal(first, other) {
 				t.Errorf("two installations have one secret: error %v", err)
 			}
@@ -53,7 +53,7 @@ func migrateTogether(t *testing.T, address string) {
 	start := make(chan struct{})
 	for i := range errs {
 		s := open(t, address)
-		all.Go(func() { <-start; errs[i] = s.Migrate(t.Context()) })
+		all.Go(func() { <-start; errs[i] = s.Setup().Migrate(t.Context()) })
 	}
 	close(start)
 	all.Wait()
@@ -72,7 +72,7 @@ func TestMigrateTogether(t *testing.T) {
 			t.Parallel() // who comes too late to make the table of the migrations waits a second
 			address := databases[0].address(t)
 			migrateTogether(t, address)
-			if err := open(t, address).Check(t.Context()); err != nil {
+			if err := open(t, address).Setup().Check(t.Context()); err != nil {
 				t.Error(err)
 			}
 		})
@@ -108,7 +108,7 @@ func TestMigrateKeepsLocks(t *testing.T) {
 	if before == "" {
 		t.Fatal("no lock on the file although a connection is open")
 	}
-	if err := s.Migrate(t.Context()); err != nil {
+	if err := s.Setup().Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if after := held(); after != before {
@@ -137,7 +137,7 @@ func TestMigrateBehindALinkToNowhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := open(t, "sqlite://"+link)
-	if err := s.Migrate(t.Context()); err == nil || !strings.Contains(err.Error(), link+" is a link to a file that is not there") {
+	if err := s.Setup().Migrate(t.Context()); err == nil || !strings.Contains(err.Error(), link+" is a link to a file that is not there") {
 		t.Errorf("error %v", err)
 	}
 	if err := os.MkdirAll(filepath.Dir(target), 0o700); err != nil {
@@ -146,7 +146,7 @@ func TestMigrateBehindALinkToNowhere(t *testing.T) {
 	if err := os.WriteFile(target, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Migrate(t.Context()); err != nil {
+	if err := s.Setup().Migrate(t.Context()); err != nil {
 		t.Error(err)
 	}
 }
@@ -164,17 +164,17 @@ func TestMigrationSQL(t *testing.T) {
 				t.Error("it holds marks of the migration tool")
 			}
 			apply(t, byHand, text)
-			if err := byHand.Check(t.Context()); err != nil {
+			if err := byHand.Setup().Check(t.Context()); err != nil {
 				t.Error(err)
 			}
-			secret, err := byHand.Secret(t.Context())
+			secret, err := byHand.Setup().Secret(t.Context())
 			if err != nil || len(secret) != 32 {
 				t.Errorf("secret of %d bytes, error %v", len(secret), err)
 			}
-			if err := byHand.Migrate(t.Context()); err != nil {
+			if err := byHand.Setup().Migrate(t.Context()); err != nil {
 				t.Error(err)
 			}
-			if kept, _ := byHand.Secret(t.Context()); !bytes.Equal(kept, secret) {
+			if kept, _ := byHand.Setup().Secret(t.Context()); !bytes.Equal(kept, secret) {
 				t.Error("the secret changed")
 			}
 			got, want := schema(t, byHand), schema(t, migrated(t, d.address(t)))

@@ -21,20 +21,20 @@ const keepProcesses = 24 * time.Hour
 
 // Alive tells that the process is alive, and what it says of itself. It forgets
 // those that were not seen for a day.
-func (s *Store) Alive(ctx context.Context, id [16]byte, status []byte) error {
+func (p Processes) Alive(ctx context.Context, id [16]byte, status []byte) error {
 	if len(status) > 1<<20 {
 		return fmt.Errorf("tell that this process is alive: what it says has %d bytes, at most %d", len(status), 1<<20)
 	}
-	err := s.repeat(ctx, func(ctx context.Context) error {
-		n, err := s.exec(ctx, s.dialect.sql("UPDATE zabor_processes SET seen = {now}, status = ? WHERE id = ?"), notNil(status), id[:])
+	err := p.s.repeat(ctx, func(ctx context.Context) error {
+		n, err := p.s.exec(ctx, p.s.dialect.sql("UPDATE zabor_processes SET seen = {now}, status = ? WHERE id = ?"), notNil(status), id[:])
 		if err != nil || n == 1 {
 			return err
 		}
-		if _, err := s.exec(ctx, s.dialect.sql("DELETE FROM zabor_processes WHERE seen < {now} - ?"), micros(keepProcesses)); err != nil {
+		if _, err := p.s.exec(ctx, p.s.dialect.sql("DELETE FROM zabor_processes WHERE seen < {now} - ?"), micros(keepProcesses)); err != nil {
 			return err
 		}
-		_, err = s.exec(ctx, s.dialect.sql("INSERT INTO zabor_processes (id, started, seen, status) VALUES (?, {now}, {now}, ?)"), id[:], notNil(status))
-		if s.dialect.judge(err) == duplicate {
+		_, err = p.s.exec(ctx, p.s.dialect.sql("INSERT INTO zabor_processes (id, started, seen, status) VALUES (?, {now}, {now}, ?)"), id[:], notNil(status))
+		if p.s.dialect.judge(err) == duplicate {
 			return nil
 		}
 		return err
@@ -46,9 +46,9 @@ func (s *Store) Alive(ctx context.Context, id [16]byte, status []byte) error {
 }
 
 // Gone tells that the process has ended.
-func (s *Store) Gone(ctx context.Context, id [16]byte) error {
-	err := s.repeat(ctx, func(ctx context.Context) error {
-		_, err := s.exec(ctx, s.dialect.sql("DELETE FROM zabor_processes WHERE id = ?"), id[:])
+func (p Processes) Gone(ctx context.Context, id [16]byte) error {
+	err := p.s.repeat(ctx, func(ctx context.Context) error {
+		_, err := p.s.exec(ctx, p.s.dialect.sql("DELETE FROM zabor_processes WHERE id = ?"), id[:])
 		return err
 	})
 	if err != nil {
@@ -57,14 +57,14 @@ func (s *Store) Gone(ctx context.Context, id [16]byte) error {
 	return nil
 }
 
-// Processes lists those that told that they are alive and not that they have
+// List lists those that told that they are alive and not that they have
 // ended, the one that was started last first; those not seen for a while may have
 // been killed.
-func (s *Store) Processes(ctx context.Context) ([]Process, error) {
+func (p Processes) List(ctx context.Context) ([]Process, error) {
 	var all []Process
-	err := s.repeat(ctx, func(ctx context.Context) error {
+	err := p.s.repeat(ctx, func(ctx context.Context) error {
 		all = nil
-		return s.query(ctx, func(rows *sql.Rows) error {
+		return p.s.query(ctx, func(rows *sql.Rows) error {
 			var p Process
 			var id []byte
 			var started, seen, now int64
@@ -73,7 +73,7 @@ func (s *Store) Processes(ctx context.Context) ([]Process, error) {
 			p.Started, p.Seen, p.ReadAt = moment(started), moment(seen), moment(now)
 			all = append(all, p)
 			return err
-		}, s.dialect.sql("SELECT id, started, seen, status, {now} FROM zabor_processes ORDER BY started DESC, id"))
+		}, p.s.dialect.sql("SELECT id, started, seen, status, {now} FROM zabor_processes ORDER BY started DESC, id"))
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list the processes: %w", err)

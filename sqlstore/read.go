@@ -6,11 +6,11 @@ import (
 	"database/sql/driver"
 )
 
-// Read runs a query of a person's, of which nobody knows what it does, so that it
+// Query runs a query of a person's, of which nobody knows what it does, so that it
 // can write nothing: in a read-only transaction, whatever the statement is. The
 // caller reads the rows and calls done, which ends both.
-func (s *Store) Read(ctx context.Context, query string) (rows *sql.Rows, done func(), err error) {
-	conn, err := s.db.Conn(ctx)
+func (r Reports) Query(ctx context.Context, query string) (rows *sql.Rows, done func(), err error) {
+	conn, err := r.s.db.Conn(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -18,7 +18,7 @@ func (s *Store) Read(ctx context.Context, query string) (rows *sql.Rows, done fu
 	// transaction before a statement such as DROP TABLE, so that the session must
 	// be one that only reads.
 	only, again := "", ""
-	switch s.Dialect() {
+	switch r.s.Dialect() {
 	case "sqlite":
 		only, again = "PRAGMA query_only = 1", "PRAGMA query_only = 0"
 	case "mysql":

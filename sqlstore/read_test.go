@@ -11,7 +11,7 @@ func TestRead(t *testing.T) {
 			mustExec(t, s.DB(), "CREATE TABLE payments (order_id VARCHAR(20))")
 			mustExec(t, s.DB(), "INSERT INTO payments VALUES ('1001')")
 			for _, query := range []string{"DELETE FROM payments", "UPDATE payments SET order_id = 'x'", "DROP TABLE payments", "SELECT nothing FROM payments"} {
-				rows, done, err := s.Read(t.Context(), query)
+				rows, done, err := s.Reports().Query(t.Context(), query)
 				if err == nil {
 					for rows.Next() {
 						continue
@@ -23,7 +23,7 @@ func TestRead(t *testing.T) {
 					t.Errorf("%s: no error", query)
 				}
 			}
-			rows, done, err := s.Read(t.Context(), "SELECT order_id FROM payments")
+			rows, done, err := s.Reports().Query(t.Context(), "SELECT order_id FROM payments")
 			if err != nil {
 				t.Fatal(err)
 			}

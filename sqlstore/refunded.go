@@ -12,17 +12,17 @@ import (
 // payment. The row keeps both.
 const Refunded = "refunded"
 
-// CountRefunded counts the rows that have two references and a note of kind
+// Refunded counts the rows that have two references and a note of kind
 // [Refunded], in the given scope and the scopes in it; the empty scope counts
 // everywhere.
-func (s *Store) CountRefunded(ctx context.Context, scope string) (n int64, err error) {
+func (r Reports) Refunded(ctx context.Context, scope string) (n int64, err error) {
 	query, args := sumRefunded, []any{Refunded}
 	if scope != "" {
 		query += " AND " + strings.ReplaceAll(inScope, "scope", "f.scope")
 		args = append(args, scopeArgs(scope)...)
 	}
-	err = s.repeat(ctx, func(ctx context.Context) error {
-		return s.query(ctx, func(rows *sql.Rows) error { return rows.Scan(&n) }, s.dialect.sql(query), args...)
+	err = r.s.repeat(ctx, func(ctx context.Context) error {
+		return r.s.query(ctx, func(rows *sql.Rows) error { return rows.Scan(&n) }, r.s.dialect.sql(query), args...)
 	})
 	if err != nil {
 		return 0, fmt.Errorf("count rows with two references: %w", err)

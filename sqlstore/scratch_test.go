@@ -61,7 +61,7 @@ func TestScratchIsApartAndRemoved(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer real.Close()
-			if err := real.Migrate(t.Context()); err != nil {
+			if err := real.Setup().Migrate(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			k := zabor.Key{Scope: "s", Order: "1", Step: "charge"}
@@ -71,10 +71,10 @@ func TestScratchIsApartAndRemoved(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if err := store.Migrate(t.Context()); err != nil {
+				if err := store.Setup().Migrate(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				if err := store.Check(t.Context()); err != nil {
+				if err := store.Setup().Check(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 				if _, err := store.Load(t.Context(), k); !errors.Is(err, zabor.ErrNoRow) {
@@ -104,7 +104,7 @@ func TestScratchIsApartAndRemoved(t *testing.T) {
 			if got := s.count(t); got != 0 {
 				t.Fatalf("%d places after Remove, want none", got)
 			}
-			if err := real.Check(t.Context()); err != nil {
+			if err := real.Setup().Check(t.Context()); err != nil {
 				t.Fatalf("the fence itself: %v", err)
 			}
 		})

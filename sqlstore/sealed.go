@@ -25,7 +25,7 @@ const metaSealed = "sealed"
 // with none, open calls could not be repeated and answers not be given again, and
 // what should be encrypted would be written as it is.
 func (s *Store) checkKeys(ctx context.Context, found *problems) error {
-	word, ok, err := s.Meta(ctx, metaSealed)
+	word, ok, err := s.Meta().Get(ctx, metaSealed)
 	if err != nil || !ok || len(word) == 0 {
 		return err
 	}
@@ -38,22 +38,22 @@ func (s *Store) checkKeys(ctx context.Context, found *problems) error {
 
 // RememberKey notes with which key this installation encrypts from now on, after
 // Check has found no problem.
-func (s *Store) RememberKey(ctx context.Context) error {
+func (s Setup) RememberKey(ctx context.Context) error {
 	place := seal.Place{"zabor_meta", metaSealed}
-	word, ok, err := s.Meta(ctx, metaSealed)
-	if err != nil || !ok && !s.keys.Seals() {
+	word, ok, err := s.s.Meta().Get(ctx, metaSealed)
+	if err != nil || !ok && !s.s.keys.Seals() {
 		return err
 	}
 	now := []byte{}
-	if s.keys.Seals() {
-		if s.keys.Sealer(word) {
+	if s.s.keys.Seals() {
+		if s.s.keys.Sealer(word) {
 			return nil
 		}
-		now = s.keys.Seal([]byte("zabor"), place)
+		now = s.s.keys.Seal([]byte("zabor"), place)
 	} else if len(word) == 0 {
 		return nil
 	}
-	return s.SetMeta(ctx, metaSealed, now)
+	return s.s.Meta().Set(ctx, metaSealed, now)
 }
 
 // place is where a column of a row is sealed: what is in it can be opened there

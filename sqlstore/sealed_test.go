@@ -60,7 +60,7 @@ func TestNothingIsReadInTheTable(t *testing.T) {
 			if _, err := s.Insert(t.Context(), row, zabor.Write{}); err != nil {
 				t.Fatal(err)
 			}
-			if err := s.SaveUnreadable(t.Context(), Unreadable{Queue: "q", Bytes: []byte("for Zoe"), Reason: "no JSON"}); err != nil {
+			if err := s.Quarantine().Save(t.Context(), Unreadable{Queue: "q", Bytes: []byte("for Zoe"), Reason: "no JSON"}); err != nil {
 				t.Fatal(err)
 			}
 			for order, n := range map[string]int{"1": 4, "2": 0} {
@@ -78,7 +78,7 @@ func TestNothingIsReadInTheTable(t *testing.T) {
 			if err := s.DB().QueryRow("SELECT bytes FROM zabor_unreadable").Scan(&kept); err != nil || bytes.Contains(kept, []byte("Zoe")) {
 				t.Errorf("%v; the unreadable message is kept as %q", err, kept)
 			}
-			unreadable, err := s.ListUnreadable(t.Context(), "q", KeptUnreadable{}, 0)
+			unreadable, err := s.Quarantine().List(t.Context(), "q", KeptUnreadable{}, 0)
 			if err != nil || len(unreadable) != 1 || string(unreadable[0].Bytes) != "for Zoe" {
 				t.Errorf("%+v, %v", unreadable, err)
 			}
@@ -150,10 +150,10 @@ func TestCheckDemandsTheKey(t *testing.T) {
 	onEach(t, func(t *testing.T, s *Store) {
 		start := func(keys string) error {
 			s.Encrypt(parseKeys(t, keys))
-			if err := s.Check(t.Context()); err != nil {
+			if err := s.Setup().Check(t.Context()); err != nil {
 				return err
 			}
-			return s.RememberKey(t.Context())
+			return s.Setup().RememberKey(t.Context())
 		}
 		for i, step := range []struct {
 			keys string

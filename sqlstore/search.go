@@ -13,20 +13,20 @@ import (
 	"zabor"
 )
 
-// Mark is where a row stands among those that changed last: what [Store.Recent]
+// Mark is where a row stands among those that changed last: what [Reports.Recent]
 // goes on from.
 type Mark struct {
 	Since time.Time // when it entered its state; zero: nothing was listed yet
 	Key   zabor.Key // the zero Key: all of that moment were looked at
 }
 
-// MarkOf is the mark of row in [Store.Recent].
+// MarkOf is the mark of row in [Reports.Recent].
 func MarkOf(row zabor.Row) Mark { return Mark{Since: row.CapturedAt, Key: row.Key} }
 
-// OldestMark is the mark of row in [Store.Oldest].
+// OldestMark is the mark of row in [Reports.Oldest].
 func OldestMark(row zabor.Row) Mark { return Mark{Since: row.StateSince, Key: row.Key} }
 
-// Search is which rows [Store.Recent] and [Store.Oldest] are asked for. The zero
+// Search is which rows [Reports.Recent] and [Reports.Oldest] are asked for. The zero
 // Search is for the first of all rows.
 type Search struct {
 	Scope  string        // of this installation alone, see [zabor.Key.In]; empty: of all
@@ -40,18 +40,18 @@ type Search struct {
 	Look int
 }
 
-// Recent lists outlines of rows, see [Store.Outline], the newest first by their first
+// Recent lists outlines of rows, see [Reports.Outline], the newest first by their first
 // capture.
 //
 // If on is not zero the look has ended, by its bound, before there were Limit rows. A
 // Search behind on goes on with the older ones.
-func (s *Store) Recent(ctx context.Context, search Search) (rows []zabor.Row, on Mark, err error) {
-	end, err := s.lookEnd(ctx, search)
+func (r Reports) Recent(ctx context.Context, search Search) (rows []zabor.Row, on Mark, err error) {
+	end, err := r.s.lookEnd(ctx, search)
 	if err != nil {
 		return nil, Mark{}, err
 	}
 	query, args := newest(search, end)
-	rows, err = s.outlines(ctx, query, args...)
+	rows, err = r.s.outlines(ctx, query, args...)
 	if end.IsZero() || len(rows) >= search.limit() {
 		return rows, Mark{}, err
 	}
@@ -60,9 +60,9 @@ func (s *Store) Recent(ctx context.Context, search Search) (rows []zabor.Row, on
 
 // Oldest lists whole open rows, those that entered their state first first. Closed
 // states have none.
-func (s *Store) Oldest(ctx context.Context, search Search) (rows []zabor.Row, on Mark, err error) {
+func (r Reports) Oldest(ctx context.Context, search Search) (rows []zabor.Row, on Mark, err error) {
 	query, args := oldest(search)
-	if rows, err = s.rows(ctx, s.dialect.sql(query), args...); err != nil {
+	if rows, err = r.s.rows(ctx, r.s.dialect.sql(query), args...); err != nil {
 		return nil, Mark{}, fmt.Errorf("list rows by their time: %w", err)
 	}
 	return rows, Mark{}, nil
@@ -160,7 +160,7 @@ func within(scope, where string, args []any) (string, []any) {
 	return where + " AND " + inScope, append(args, scopeArgs(scope)...)
 }
 
-// LookedAt is how many rows [Store.OfOrders] and [Store.OfReference] look at for
+// LookedAt is how many rows [Reports.OfOrders] and [Reports.OfReference] look at for
 // those of an installation.
 const LookedAt = 2000
 
@@ -168,16 +168,16 @@ const LookedAt = 2000
 // of the installation of that scope, see [zabor.Key.In], in byte order; limit 0 is
 // 100. prefix is not empty. more: there are rows behind them that were not looked at,
 // whether of this installation or of others.
-func (s *Store) OfOrders(ctx context.Context, scope, prefix string, limit int) (rows []zabor.Row, more bool, err error) {
+func (r Reports) OfOrders(ctx context.Context, scope, prefix string, limit int) (rows []zabor.Row, more bool, err error) {
 	limit = cmp.Or(limit, 100)
 	var end []byte
 	if scope != "" {
-		if end, more, err = s.orderEnd(ctx, prefix); err != nil {
+		if end, more, err = r.s.orderEnd(ctx, prefix); err != nil {
 			return nil, false, fmt.Errorf("look for orders: %w", err)
 		}
 	}
 	query, args := ofOrders(scope, prefix, end, int64(limit))
-	rows, err = s.outlines(ctx, query, args...)
+	rows, err = r.s.outlines(ctx, query, args...)
 	return rows, more || len(rows) == limit, err
 }
 
@@ -247,17 +247,17 @@ func behind(prefix string) []byte {
 // OfReference lists outlines of the rows that have the provider's reference, as the first
 // or the other one, of the installation of that scope, see [zabor.Key.In]; limit 0 is
 // 100. reference is not empty. Steps of one order may share a reference.
-func (s *Store) OfReference(ctx context.Context, scope, reference string, limit int) ([]zabor.Row, error) {
-	r := []byte(reference)
+func (r Reports) OfReference(ctx context.Context, scope, reference string, limit int) ([]zabor.Row, error) {
+	ref := []byte(reference)
 	orders := map[zabor.Key]bool{}
-	for query, args := range map[string][]any{ownersOf: {r}, disputed: {r, r}} {
-		err := s.repeat(ctx, func(ctx context.Context) error {
-			return s.query(ctx, func(rows *sql.Rows) error {
+	for query, args := range map[string][]any{ownersOf: {ref}, disputed: {ref, ref}} {
+		err := r.s.repeat(ctx, func(ctx context.Context) error {
+			return r.s.query(ctx, func(rows *sql.Rows) error {
 				var order, scope []byte
 				err := rows.Scan(&order, &scope)
 				orders[scannedKey(order, scope, nil)] = true
 				return err
-			}, s.dialect.sql(query), args...)
+			}, r.s.dialect.sql(query), args...)
 		})
 		if err != nil {
 			return nil, fmt.Errorf("look for a reference: %w", err)
@@ -270,8 +270,8 @@ func (s *Store) OfReference(ctx context.Context, scope, reference string, limit 
 	for k := range orders {
 		args = append(args, []byte(k.Order), []byte(k.Scope))
 	}
-	where, args := within(scope, "("+one+strings.Repeat(" OR "+one, len(orders)-1)+") AND (reference = ? OR other_reference = ?)", append(args, r, r))
-	return s.outlines(ctx, selectOutline+" WHERE "+where+inOrder, append(args, int64(cmp.Or(limit, 100)))...)
+	where, args := within(scope, "("+one+strings.Repeat(" OR "+one, len(orders)-1)+") AND (reference = ? OR other_reference = ?)", append(args, ref, ref))
+	return r.s.outlines(ctx, selectOutline+" WHERE "+where+inOrder, append(args, int64(cmp.Or(limit, 100)))...)
 }
 
 // The orders of a reference: those that it belongs to, and rows that are held in dispute

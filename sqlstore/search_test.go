@@ -40,7 +40,7 @@ func TestSearch(t *testing.T) {
 		}
 		look := func(states []zabor.State, step string, after Mark, limit int) []zabor.Row {
 			t.Helper()
-			rows, on, err := s.Recent(t.Context(), Search{States: states, Step: step, After: after, Limit: limit})
+			rows, on, err := s.Reports().Recent(t.Context(), Search{States: states, Step: step, After: after, Limit: limit})
 			if err != nil || on != (Mark{}) {
 				t.Fatalf("%v, and it goes on at %v", err, on)
 			}
@@ -63,44 +63,44 @@ func TestSearch(t *testing.T) {
 			t.Errorf("refunds with all parts: %q", got)
 		}
 		held := Search{States: []zabor.State{zabor.Held}, Limit: 1}
-		oldest, _, err := s.Oldest(t.Context(), held)
+		oldest, _, err := s.Reports().Oldest(t.Context(), held)
 		if err != nil || keysOf(oldest) != "1/charge" {
 			t.Errorf("held longest: %q, %v", keysOf(oldest), err)
 		}
 		held.After = OldestMark(oldest[0])
-		oldest, _, err = s.Oldest(t.Context(), held)
+		oldest, _, err = s.Reports().Oldest(t.Context(), held)
 		if err != nil || keysOf(oldest) != "shop:12/charge" {
 			t.Errorf("held next: %q, %v", keysOf(oldest), err)
 		}
 		for prefix, want := range map[string]string{"1": "1/charge shop:12/charge shop:12/refund:R-1", "12": "shop:12/charge shop:12/refund:R-1", "\xff": "shop:%FF1/charge", "3": ""} {
-			rows, _, err := s.OfOrders(t.Context(), "", prefix, 0)
+			rows, _, err := s.Reports().OfOrders(t.Context(), "", prefix, 0)
 			if err != nil || keysOf(rows) != want {
 				t.Errorf("orders %q: %q, %v; want %q", prefix, keysOf(rows), err, want)
 			}
 		}
 		for reference, want := range map[string]string{"pay_1": "shop:12/refund:R-1", "pay_2": "shop/7:2/charge", "pay_3": "shop/7:2/charge", "pay": ""} {
-			rows, err := s.OfReference(t.Context(), "", reference, 0)
+			rows, err := s.Reports().OfReference(t.Context(), "", reference, 0)
 			if err != nil || keysOf(rows) != want {
 				t.Errorf("reference %q: %q, %v; want %q", reference, keysOf(rows), err, want)
 			}
 		}
-		sums, err := s.Sums(t.Context(), "")
+		sums, err := s.Reports().Sums(t.Context(), "")
 		if err != nil || sums.Rows[zabor.Held] != 2 || sums.Rows[zabor.Settled] != 2 || sums.Rows[zabor.Doubt] != 1 || sums.ReadAt.IsZero() {
 			t.Errorf("sums %+v, %v", sums, err)
 		}
 		if got, want := [2]int64{sums.Successes(), sums.Unique()}, [2]int64{3, 2}; got != want {
 			t.Errorf("successes and rows %v, want %v", got, want)
 		}
-		if got, err := s.Entered(t.Context(), "", zabor.Settled, time.UnixMicro(1_000_000), time.Second); err != nil || len(got) != 2 || got[1] != 1 || got[3] != 1 {
+		if got, err := s.Reports().Entered(t.Context(), "", zabor.Settled, time.UnixMicro(1_000_000), time.Second); err != nil || len(got) != 2 || got[1] != 1 || got[3] != 1 {
 			t.Errorf("settled by second: %v, %v", got, err)
 		}
-		if got, err := s.Entered(t.Context(), "", zabor.Held, time.UnixMicro(1_500_000), time.Second); err != nil || len(got) != 1 || got[0] != 1 {
+		if got, err := s.Reports().Entered(t.Context(), "", zabor.Held, time.UnixMicro(1_500_000), time.Second); err != nil || len(got) != 1 || got[0] != 1 {
 			t.Errorf("held since then: %v, %v", got, err)
 		}
 		if err := s.Note(t.Context(), walked[0].Key, zabor.Note{Epoch: 1, Kind: "doubt", Text: "x"}); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := s.NotedIn(t.Context(), "", "doubt", time.Now().Add(-time.Hour), 2*time.Hour); err != nil || got[0] != 1 {
+		if got, err := s.History().Count(t.Context(), "", "doubt", time.Now().Add(-time.Hour), 2*time.Hour); err != nil || got[0] != 1 {
 			t.Errorf("noted: %v, %v", got, err)
 		}
 	})
@@ -139,7 +139,7 @@ func TestSearchBounded(t *testing.T) {
 				search.Look, search.Limit = 4, limit
 				var found []zabor.Row
 				for ; ; looks++ {
-					rows, on, err := s.Recent(t.Context(), search)
+					rows, on, err := s.Reports().Recent(t.Context(), search)
 					if err != nil {
 						t.Fatalf("%s: %v", c.name, err)
 					}
@@ -195,25 +195,25 @@ func TestSearchWithin(t *testing.T) {
 					t.Errorf("%s of %s: %q, %v; want %q", what, scope, got, err, wanted)
 				}
 			}
-			rows, _, err := s.Recent(t.Context(), Search{Scope: scope, States: []zabor.State{zabor.Settled}})
+			rows, _, err := s.Reports().Recent(t.Context(), Search{Scope: scope, States: []zabor.State{zabor.Settled}})
 			check("what changed last", rows, err, want.settled)
-			rows, _, err = s.Recent(t.Context(), Search{Scope: scope, States: []zabor.State{zabor.Settled}, Step: "charge", After: Mark{Since: time.Now().Add(time.Hour)}})
+			rows, _, err = s.Reports().Recent(t.Context(), Search{Scope: scope, States: []zabor.State{zabor.Settled}, Step: "charge", After: Mark{Since: time.Now().Add(time.Hour)}})
 			check("what changed before", rows, err, want.settled)
-			rows, _, err = s.Oldest(t.Context(), Search{Scope: scope, States: []zabor.State{zabor.Held}})
+			rows, _, err = s.Reports().Oldest(t.Context(), Search{Scope: scope, States: []zabor.State{zabor.Held}})
 			check("what is held", rows, err, want.held)
-			rows, _, err = s.OfOrders(t.Context(), scope, "1", 0)
+			rows, _, err = s.Reports().OfOrders(t.Context(), scope, "1", 0)
 			check("orders", rows, err, want.order)
-			rows, err = s.OfReference(t.Context(), scope, "pay_1", 0)
+			rows, err = s.Reports().OfReference(t.Context(), scope, "pay_1", 0)
 			check("references", rows, err, want.reference)
-			sums, err := s.Sums(t.Context(), scope)
+			sums, err := s.Reports().Sums(t.Context(), scope)
 			if err != nil || sums.Successes() != want.successes || sums.Unique()*2 != want.successes || sums.Rows[zabor.Settled]*2 != want.successes {
 				t.Errorf("sums of %s: %+v, %v; want %d successes", scope, sums, err, want.successes)
 			}
-			entered, err := s.Entered(t.Context(), scope, zabor.Settled, long, 2*time.Hour)
+			entered, err := s.Reports().Entered(t.Context(), scope, zabor.Settled, long, 2*time.Hour)
 			if err != nil || entered[0]*2 != want.successes {
 				t.Errorf("settled of %s: %v, %v", scope, entered, err)
 			}
-			noted, err := s.NotedIn(t.Context(), scope, "doubt", long, 2*time.Hour)
+			noted, err := s.History().Count(t.Context(), scope, "doubt", long, 2*time.Hour)
 			if err != nil || noted[0] != want.noted {
 				t.Errorf("noted of %s: %v, %v", scope, noted, err)
 			}
@@ -276,7 +276,7 @@ func TestTheEndOfALookAmongOrders(t *testing.T) {
 			{"shop", "none", "", false},
 			{"", "b9", "other:b9999/step 0", false},
 		} {
-			rows, more, err := s.OfOrders(t.Context(), c.scope, c.prefix, 0)
+			rows, more, err := s.Reports().OfOrders(t.Context(), c.scope, c.prefix, 0)
 			if err != nil || keysOf(rows) != c.found || more != c.more {
 				t.Errorf("%s of %q: %q, more %v, %v; want %q, %v", c.prefix, c.scope, keysOf(rows), more, err, c.found, c.more)
 			}
@@ -307,22 +307,22 @@ func TestProcesses(t *testing.T) {
 			id   [16]byte
 			text string
 		}{{one, "a"}, {two, "b"}, {one, "c"}} {
-			if err := s.Alive(t.Context(), say.id, []byte(say.text)); err != nil {
+			if err := s.Processes().Alive(t.Context(), say.id, []byte(say.text)); err != nil {
 				t.Fatal(err)
 			}
 		}
 		set(t, s, "UPDATE zabor_processes SET seen = seen - ?, started = started - ? WHERE id = ?", int64(25*time.Hour/time.Microsecond), int64(25*time.Hour/time.Microsecond), two[:])
-		all, err := s.Processes(t.Context())
+		all, err := s.Processes().List(t.Context())
 		if err != nil || len(all) != 2 || !bytes.Equal(all[0].Status, []byte("c")) || all[0].ID != one || all[1].ReadAt.Sub(all[1].Seen) < 24*time.Hour {
 			t.Errorf("processes %+v, %v", all, err)
 		}
-		if err := s.Gone(t.Context(), one); err != nil {
+		if err := s.Processes().Gone(t.Context(), one); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Alive(t.Context(), [16]byte{3}, nil); err != nil {
+		if err := s.Processes().Alive(t.Context(), [16]byte{3}, nil); err != nil {
 			t.Fatal(err)
 		}
-		all, err = s.Processes(t.Context())
+		all, err = s.Processes().List(t.Context())
 		if err != nil || len(all) != 1 || all[0].ID != [16]byte{3} {
 			t.Errorf("processes %+v, %v; want the third alone", all, err)
 		}

@@ -106,7 +106,7 @@ const (
 	refused                // the server refuses it, now and when it is sent again
 )
 
-// Open returns the store at address. It makes no connection yet: [Store.Check]
+// Open returns the store at address. It makes no connection yet: [Setup.Check]
 // does. The address is one of
 //
 //	mysql://user:password@host:3306/database     also mariadb, mysqli, pdo-mysql

@@ -42,7 +42,7 @@ func open(t testing.TB, address string) *Store {
 func migrated(t testing.TB, address string) *Store {
 	t.Helper()
 	s := open(t, address)
-	if err := s.Migrate(t.Context()); err != nil {
+	if err := s.Setup().Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return s

@@ -37,14 +37,14 @@ func (s Sums) Unique() int64 { return s.References[zabor.Settled] + s.References
 
 // Sums counts all rows of the installation of that scope, see [zabor.Key.In]. It reads
 // every row: ask for it seldom.
-func (s *Store) Sums(ctx context.Context, scope string) (Sums, error) {
+func (r Reports) Sums(ctx context.Context, scope string) (Sums, error) {
 	where, args := within(scope, "1 = 1", nil)
-	query := s.dialect.sql("SELECT state, COUNT(*), COUNT(CASE WHEN reference > {none} THEN 1 END), COUNT(CASE WHEN other_reference > {none} THEN 1 END), {now}" +
+	query := r.s.dialect.sql("SELECT state, COUNT(*), COUNT(CASE WHEN reference > {none} THEN 1 END), COUNT(CASE WHEN other_reference > {none} THEN 1 END), {now}" +
 		" FROM zabor_fences WHERE " + where + " GROUP BY state")
 	var sums Sums
-	err := s.repeat(ctx, func(ctx context.Context) error {
+	err := r.s.repeat(ctx, func(ctx context.Context) error {
 		sums = Sums{Rows: map[zabor.State]int64{}, References: map[zabor.State]int64{}}
-		return s.query(ctx, func(rows *sql.Rows) error {
+		return r.s.query(ctx, func(rows *sql.Rows) error {
 			var state zabor.State
 			var n, references, others, now int64
 			err := rows.Scan(&state, &n, &references, &others, &now)
@@ -66,15 +66,15 @@ func (s *Store) Sums(ctx context.Context, scope string) (Sums, error) {
 // Entered counts the rows of the installation of that scope, see [zabor.Key.In], that
 // are in a state and were captured at from or later, in buckets of the given width, which
 // begin at from. Buckets without any are missing.
-func (s *Store) Entered(ctx context.Context, scope string, state zabor.State, from time.Time, width time.Duration) (map[int]int64, error) {
-	return s.buckets(ctx, scope, enteredQuery, []any{from.UnixMicro(), micros(width), string(state), from.UnixMicro()})
+func (r Reports) Entered(ctx context.Context, scope string, state zabor.State, from time.Time, width time.Duration) (map[int]int64, error) {
+	return r.s.buckets(ctx, scope, enteredQuery, []any{from.UnixMicro(), micros(width), string(state), from.UnixMicro()})
 }
 
 const enteredQuery = "SELECT (captured_at - ?) {div} ? AS bucket, COUNT(*) FROM zabor_fences WHERE state = ? AND captured_at >= ?"
 
-// NotedIn counts the notes of a kind as [Store.Entered] counts rows.
-func (s *Store) NotedIn(ctx context.Context, scope, kind string, from time.Time, width time.Duration) (map[int]int64, error) {
-	return s.buckets(ctx, scope, notedInQuery, []any{from.UnixMicro(), micros(width), kind, from.UnixMicro()})
+// Count counts the notes of a kind as [Reports.Entered] counts rows.
+func (h History) Count(ctx context.Context, scope, kind string, from time.Time, width time.Duration) (map[int]int64, error) {
+	return h.s.buckets(ctx, scope, notedInQuery, []any{from.UnixMicro(), micros(width), kind, from.UnixMicro()})
 }
 
 const notedInQuery = "SELECT (at - ?) {div} ? AS bucket, COUNT(*) FROM zabor_notes WHERE kind = ? AND at >= ?"

@@ -32,14 +32,14 @@ type KeptUnreadable struct {
 // ErrNoUnreadable says that there is no such entry.
 var ErrNoUnreadable = errors.New("no such unreadable message")
 
-// SaveUnreadable commits u. The same bytes of the same queue are one entry while
+// Save commits u. The same bytes of the same queue are one entry while
 // it is there, with the reason that was saved first.
-func (s *Store) SaveUnreadable(ctx context.Context, u Unreadable) error {
+func (q Quarantine) Save(ctx context.Context, u Unreadable) error {
 	if len(u.Queue) > 255 {
 		return fmt.Errorf("save an unreadable message: queue name too long: %d bytes, at most 255", len(u.Queue))
 	}
-	query := s.dialect.sql("INSERT INTO zabor_unreadable (id, queue, bytes, reason, at) VALUES (?, ?, ?, ?, {now})")
-	err := s.write(ctx, query, u.id(), []byte(u.Queue), s.sealedBytes(u), clean(u.Reason, maxReason))
+	query := q.s.dialect.sql("INSERT INTO zabor_unreadable (id, queue, bytes, reason, at) VALUES (?, ?, ?, ?, {now})")
+	err := q.s.write(ctx, query, u.id(), []byte(u.Queue), q.s.sealedBytes(u), clean(u.Reason, maxReason))
 	if err != nil {
 		return fmt.Errorf("save an unreadable message of queue %s: %w", u.Queue, err)
 	}
@@ -57,14 +57,14 @@ func (u Unreadable) id() []byte {
 	return h.Sum(nil)
 }
 
-// ListUnreadable lists a queue's entries, the newest first, from the entry behind
+// List lists a queue's entries, the newest first, from the entry behind
 // after on; limit 0 is 100.
-func (s *Store) ListUnreadable(ctx context.Context, queue string, after KeptUnreadable, limit int) ([]KeptUnreadable, error) {
+func (q Quarantine) List(ctx context.Context, queue string, after KeptUnreadable, limit int) ([]KeptUnreadable, error) {
 	where, args, err := unreadableAfter(queue, after, int64(cmp.Or(limit, 100)))
 	if err != nil {
 		return nil, err
 	}
-	found, err := s.unreadable(ctx, where, args...)
+	found, err := q.s.unreadable(ctx, where, args...)
 	if err != nil {
 		return nil, fmt.Errorf("list the unreadable messages of queue %s: %w", queue, err)
 	}
@@ -86,14 +86,14 @@ func unreadableAfter(queue string, after KeptUnreadable, limit int64) (where str
 	return where + " ORDER BY at DESC, id DESC LIMIT ?", append(args, limit), nil
 }
 
-// LoadUnreadable is the entry of a queue whose id starts with the given digits, at
+// Load is the entry of a queue whose id starts with the given digits, at
 // least 8 of them, or [ErrNoUnreadable].
-func (s *Store) LoadUnreadable(ctx context.Context, queue, id string) (KeptUnreadable, error) {
+func (q Quarantine) Load(ctx context.Context, queue, id string) (KeptUnreadable, error) {
 	low, high, ok := idRange(id)
 	if !ok {
 		return KeptUnreadable{}, ErrNoUnreadable
 	}
-	found, err := s.unreadable(ctx, "queue = ? AND id >= ? AND id <= ? LIMIT 2", []byte(queue), low, high)
+	found, err := q.s.unreadable(ctx, "queue = ? AND id >= ? AND id <= ? LIMIT 2", []byte(queue), low, high)
 	switch {
 	case err != nil:
 		return KeptUnreadable{}, fmt.Errorf("read unreadable message %s of queue %s: %w", id, queue, err)
@@ -108,16 +108,16 @@ func (s *Store) LoadUnreadable(ctx context.Context, queue, id string) (KeptUnrea
 	return found[0], nil
 }
 
-// ForgetUnreadable deletes the entry with that whole id; it is ErrNoUnreadable when
+// Forget deletes the entry with that whole id; it is ErrNoUnreadable when
 // there is none.
-func (s *Store) ForgetUnreadable(ctx context.Context, queue, id string) error {
+func (q Quarantine) Forget(ctx context.Context, queue, id string) error {
 	key, err := hex.DecodeString(id)
 	if err != nil {
 		return ErrNoUnreadable
 	}
 	var n int64
-	err = s.repeat(ctx, func(ctx context.Context) error {
-		hit, err := s.exec(ctx, s.dialect.sql("DELETE FROM zabor_unreadable WHERE queue = ? AND id = ?"), []byte(queue), key)
+	err = q.s.repeat(ctx, func(ctx context.Context) error {
+		hit, err := q.s.exec(ctx, q.s.dialect.sql("DELETE FROM zabor_unreadable WHERE queue = ? AND id = ?"), []byte(queue), key)
 		n += hit // of all tries: one may have been committed without an answer
 		return err
 	})

@@ -12,17 +12,17 @@ func TestKeptUnreadable(t *testing.T) {
 		ctx := t.Context()
 		before := time.Now().Add(-time.Minute)
 		for i := range 7 {
-			if err := s.SaveUnreadable(ctx, Unreadable{Queue: "payments", Bytes: fmt.Appendf(nil, "\x00\xff%d", i), Reason: "no JSON"}); err != nil {
+			if err := s.Quarantine().Save(ctx, Unreadable{Queue: "payments", Bytes: fmt.Appendf(nil, "\x00\xff%d", i), Reason: "no JSON"}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := s.SaveUnreadable(ctx, Unreadable{Queue: "refunds", Bytes: []byte("r")}); err != nil {
+		if err := s.Quarantine().Save(ctx, Unreadable{Queue: "refunds", Bytes: []byte("r")}); err != nil {
 			t.Fatal(err)
 		}
 		seen := map[string]bool{}
 		var last KeptUnreadable
 		for {
-			page, err := s.ListUnreadable(ctx, "payments", last, 3)
+			page, err := s.Quarantine().List(ctx, "payments", last, 3)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -35,7 +35,7 @@ func TestKeptUnreadable(t *testing.T) {
 					t.Errorf("entry %+v", u)
 				}
 				for _, id := range []string{u.ID, u.ID[:8], u.ID[:9]} {
-					if got, err := s.LoadUnreadable(ctx, "payments", id); err != nil || got.ID != u.ID || string(got.Bytes) != string(u.Bytes) {
+					if got, err := s.Quarantine().Load(ctx, "payments", id); err != nil || got.ID != u.ID || string(got.Bytes) != string(u.Bytes) {
 						t.Errorf("LoadUnreadable(%s) = %+v, %v; want %s", id, got, err, u.ID)
 					}
 				}
@@ -48,17 +48,17 @@ func TestKeptUnreadable(t *testing.T) {
 			t.Errorf("%d entries were listed, want 7", len(seen))
 		}
 		for _, tt := range []struct{ queue, id string }{{"refunds", last.ID}, {"payments", last.ID[:7]}, {"payments", "xyzxyzxyz"}, {"payments", last.ID + "00"}, {"payments", ""}} {
-			if _, err := s.LoadUnreadable(ctx, tt.queue, tt.id); !errors.Is(err, ErrNoUnreadable) {
+			if _, err := s.Quarantine().Load(ctx, tt.queue, tt.id); !errors.Is(err, ErrNoUnreadable) {
 				t.Errorf("LoadUnreadable(%s, %s): error %v, want ErrNoUnreadable", tt.queue, tt.id, err)
 			}
-			if err := s.ForgetUnreadable(ctx, tt.queue, tt.id); !errors.Is(err, ErrNoUnreadable) {
+			if err := s.Quarantine().Forget(ctx, tt.queue, tt.id); !errors.Is(err, ErrNoUnreadable) {
 				t.Errorf("ForgetUnreadable(%s, %s) = %v, want ErrNoUnreadable", tt.queue, tt.id, err)
 			}
 		}
-		if err := s.ForgetUnreadable(ctx, "payments", last.ID); err != nil {
+		if err := s.Quarantine().Forget(ctx, "payments", last.ID); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.ForgetUnreadable(ctx, "payments", last.ID); !errors.Is(err, ErrNoUnreadable) {
+		if err := s.Quarantine().Forget(ctx, "payments", last.ID); !errors.Is(err, ErrNoUnreadable) {
 			t.Errorf("ForgetUnreadable twice = %v", err)
 		}
 		if n := count(t, s, "SELECT COUNT(*) FROM zabor_unreadable"); n != 7 {

@@ -50,7 +50,7 @@ func newPaidShop(t *testing.T, dialect Dialect, hooks map[zabor.State]Hook) *pai
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { store.Close() })
-	if err := store.Migrate(t.Context()); err != nil {
+	if err := store.Setup().Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	s := &paidShop{t: t, store: store}

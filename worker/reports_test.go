@@ -333,7 +333,7 @@ func callersRollback(t *testing.T, s *shop) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	if err := store.Migrate(t.Context()); err != nil {
+	if err := store.Setup().Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	s.Fence.Store = store

@@ -63,7 +63,7 @@ func newShop(t testing.TB) *shop {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.store.Close() })
-	if err := s.store.Migrate(t.Context()); err != nil {
+	if err := s.store.Setup().Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for _, statement := range []string{
@@ -82,7 +82,7 @@ func newShop(t testing.TB) *shop {
 		},
 		Unreadable: func(ctx context.Context, queue string, raw []byte, reason string) error {
 			s.note("unreadable")
-			return s.store.SaveUnreadable(ctx, sqlstore.Unreadable{Queue: queue, Bytes: raw, Reason: reason})
+			return s.store.Quarantine().Save(ctx, sqlstore.Unreadable{Queue: queue, Bytes: raw, Reason: reason})
 		},
 		Backoff: []time.Duration{10 * time.Millisecond},
 		Log:     slog.New(slog.NewTextHandler(t.Output(), nil)),
@@ -237,7 +237,7 @@ func (s *shop) count(what string) (n int) {
 // row is the row of order; a zero row: there is none.
 func (s *shop) row(order string) zabor.Row {
 	s.t.Helper()
-	rows, err := s.store.List(s.t.Context(), sqlstore.Filter{Order: order})
+	rows, err := s.store.Reports().List(s.t.Context(), sqlstore.Filter{Order: order})
 	if err != nil {
 		s.t.Fatal(err)
 	}

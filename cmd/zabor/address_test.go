@@ -125,7 +125,7 @@ func TestDoctorHasTheEncryptionKeys(t *testing.T) {
 			if err := (&office{file: file, store: s.store}).doctor(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			report, _, err := s.store.Meta(t.Context(), "last doctor of "+file.Scope)
+			report, _, err := s.store.Meta().Get(t.Context(), "last doctor of "+file.Scope)
 			if err != nil {
 				t.Fatal(err)
 			}

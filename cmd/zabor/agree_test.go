@@ -165,7 +165,7 @@ func metricsAgree(t *testing.T, fence string, n, kills int) {
 	}
 	push(len(jobs))
 	eventually(t, "all is done", func() bool {
-		open, err := s.store.CountUnresolved(t.Context(), "test")
+		open, err := s.store.Reports().Unresolved(t.Context(), "test")
 		return err == nil && open == 0 && s.depth() == depth{}
 	})
 	last := scrape(t, address)

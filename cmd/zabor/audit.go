@@ -315,10 +315,10 @@ func (a *auditor) fill(ctx context.Context, ledger *audit.Ledger) (audit.Total, 
 		if err := ledger.AddRows(ctx, a.file.Scope, a.rows(ctx), seen("rows")); err != nil {
 			return audit.Total{}, storeFailure(err)
 		}
-		if err := ledger.AddUnfetched(ctx, a.store.Noted(ctx, proxy.Unfetched)); err != nil {
+		if err := ledger.AddUnfetched(ctx, a.store.History().Keys(ctx, proxy.Unfetched)); err != nil {
 			return audit.Total{}, storeFailure(err)
 		}
-		if err := ledger.AddRefunded(ctx, a.store.Noted(ctx, sqlstore.Refunded)); err != nil {
+		if err := ledger.AddRefunded(ctx, a.store.History().Keys(ctx, sqlstore.Refunded)); err != nil {
 			return audit.Total{}, storeFailure(err)
 		}
 	}
@@ -427,7 +427,7 @@ func (a *auditor) rows(ctx context.Context) func(zabor.Key) ([]zabor.Row, error)
 	const page = 5000
 	return func(after zabor.Key) ([]zabor.Row, error) {
 		for {
-			rows, err := a.store.Outline(ctx, after, page)
+			rows, err := a.store.Reports().Outline(ctx, after, page)
 			if err != nil || len(rows) == 0 || a.since.IsZero() {
 				return rows, err
 			}
@@ -460,7 +460,7 @@ func (a *auditor) recent(all iter.Seq2[audit.Success, error]) iter.Seq2[audit.Su
 func payments(ctx context.Context, store *sqlstore.Store, query string, orders bool) iter.Seq2[audit.Payment, error] {
 	return func(yield func(audit.Payment, error) bool) {
 		fail := func(err error) { yield(audit.Payment{}, fmt.Errorf("--payments-query: %w", err)) }
-		rows, done, err := store.Read(ctx, query) //nolint:sqlclosecheck // done closes them
+		rows, done, err := store.Reports().Query(ctx, query) //nolint:sqlclosecheck // done closes them
 		if err != nil {
 			fail(err)
 			return

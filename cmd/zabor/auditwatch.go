@@ -77,7 +77,7 @@ func (w *auditWatch) serve() (done func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	return w.serveAt(w.ctx, m, listener, []metrics.Check{{Name: "fence", Well: w.store.Check}, {Name: "audit", Well: w.served.Well}}), nil
+	return w.serveAt(w.ctx, m, listener, []metrics.Check{{Name: "fence", Well: w.store.Setup().Check}, {Name: "audit", Well: w.served.Well}}), nil
 }
 
 func auditKinds() map[string]string {

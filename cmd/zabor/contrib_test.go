@@ -141,7 +141,7 @@ func served(t *testing.T) map[string][]string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { store.Close() })
-	if err := store.Migrate(t.Context()); err != nil {
+	if err := store.Setup().Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	m := metrics.New("v", "h")

@@ -32,14 +32,14 @@ type core struct {
 
 // newCore checks the database and wires the fence and the resolver.
 func (p *program) newCore(file *config.Config, store *sqlstore.Store) (*core, error) {
-	if err := store.Check(p.ctx); err != nil {
+	if err := store.Setup().Check(p.ctx); err != nil {
 		return nil, storeFailure(err)
 	}
-	secret, err := store.Secret(p.ctx)
+	secret, err := store.Setup().Secret(p.ctx)
 	if err != nil {
 		return nil, storeFailure(err)
 	}
-	if err := store.RememberKey(p.ctx); err != nil {
+	if err := store.Setup().RememberKey(p.ctx); err != nil {
 		return nil, storeFailure(err)
 	}
 	secrets := p.secrets(file)

@@ -272,7 +272,7 @@ func (s *shop) decides(b *tab) {
 	if row := s.row("H-1"); row.State != zabor.Settled || row.Reference != "pay_77" || row.Cause != zabor.ByPerson {
 		b.t.Errorf("row %+v", row)
 	}
-	notes, err := s.store.Notes(b.t.Context(), key("H-1"))
+	notes, err := s.store.History().Of(b.t.Context(), key("H-1"))
 	if err != nil || len(notes) == 0 || notes[len(notes)-1].By != "anna" {
 		b.t.Errorf("notes %+v, %v; want anna's name", notes, err)
 	}
@@ -338,7 +338,7 @@ func (s *shop) livePages(b *tab) {
 	b.open("/failed")
 	b.mark(`tr:has(a[href*="order=L-1&"]) input`)
 	b.do(chromedp.Focus(chromedp.CSS("#find")))
-	if err := s.store.SaveUnreadable(b.t.Context(), sqlstore.Unreadable{Queue: "async", Bytes: []byte("nor is this"), Reason: "it came while somebody looked"}); err != nil {
+	if err := s.store.Quarantine().Save(b.t.Context(), sqlstore.Unreadable{Queue: "async", Bytes: []byte("nor is this"), Reason: "it came while somebody looked"}); err != nil {
 		b.t.Fatal(err)
 	}
 	b.says("it came while somebody looked", "1 marked")

@@ -145,10 +145,10 @@ func decider(by string) (string, error) {
 
 // decisionFence is a fence that decides: it calls nobody.
 func (p *program) decisionFence(file *config.Config, store *sqlstore.Store) (*zabor.Fence, error) {
-	if err := store.Check(p.ctx); err != nil {
+	if err := store.Setup().Check(p.ctx); err != nil {
 		return nil, storeFailure(err)
 	}
-	secret, err := store.Secret(p.ctx)
+	secret, err := store.Setup().Secret(p.ctx)
 	if err != nil {
 		return nil, storeFailure(err)
 	}

@@ -145,7 +145,7 @@ func (d *demo) run(ctx context.Context) (demoResult, error) {
 		return demoResult{}, err
 	}
 	defer store.Close()
-	if err := store.Migrate(ctx); err != nil {
+	if err := store.Setup().Migrate(ctx); err != nil {
 		return demoResult{}, err
 	}
 	if err := d.produce(); err != nil {
@@ -321,7 +321,7 @@ func (d *demo) count(ctx context.Context, store *sqlstore.Store, start time.Time
 	}
 	filter := sqlstore.Filter{States: []zabor.State{zabor.Settled}, Limit: 1000}
 	for {
-		rows, err := store.List(ctx, filter)
+		rows, err := store.Reports().List(ctx, filter)
 		if err != nil {
 			return r, err
 		}

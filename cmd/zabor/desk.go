@@ -112,7 +112,7 @@ func (k *desk) ofReference(d zabor.Decision, row zabor.Row) ([]zabor.Row, error)
 	if d.Action != zabor.Settle || d.Made(row) {
 		return nil, nil
 	}
-	found, err := k.store.OfReference(k.ctx, k.file.Scope, d.Reference, fewRows+1)
+	found, err := k.store.Reports().OfReference(k.ctx, k.file.Scope, d.Reference, fewRows+1)
 	return slices.DeleteFunc(found, func(r zabor.Row) bool {
 		sameOrder := r.Order == d.Key.Order && r.Scope == d.Key.Scope
 		elsewhere := r.Provider != "" && row.Provider != "" && (r.Provider != row.Provider || r.Account != row.Account)

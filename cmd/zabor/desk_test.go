@@ -236,7 +236,7 @@ func TestKilledDecision(t *testing.T) {
 						t.Errorf("%s: the shop says %q, want %q", args[1], got, want)
 					}
 				}
-				notes, err := s.store.Notes(t.Context(), key(args[1]))
+				notes, err := s.store.History().Of(t.Context(), key(args[1]))
 				notes = slices.DeleteFunc(notes, func(n zabor.Note) bool { return n.By == "" }) // that nobody decided
 				if err != nil || len(notes) != 1 {
 					t.Errorf("%s: notes %+v, %v, want one decision", args[1], notes, err)

@@ -358,7 +358,7 @@ func (d doctorDatabase) examine(ctx context.Context, fences []string) ([]doctor.
 	if err != nil || !d.zabors {
 		return findings, err
 	}
-	err = d.store.Check(ctx)
+	err = d.store.Setup().Check(ctx)
 	if errors.Is(err, sqlstore.ErrUnreachable) {
 		return findings, err
 	}

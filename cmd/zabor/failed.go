@@ -126,7 +126,7 @@ func (u *unreadables) entries(ctx context.Context, mark string) iter.Seq2[failed
 			last.At, last.ID = time.UnixMicro(micros), id
 		}
 		for {
-			kept, err := u.store.ListUnreadable(ctx, u.queue, last, page)
+			kept, err := u.store.Quarantine().List(ctx, u.queue, last, page)
 			if err != nil {
 				yield(failedMessage{}, err)
 				return
@@ -152,7 +152,7 @@ func (u *unreadables) message(k sqlstore.KeptUnreadable) failedMessage {
 }
 
 func (u *unreadables) entry(ctx context.Context, id string) (failedMessage, error) {
-	k, err := u.store.LoadUnreadable(ctx, u.queue, id)
+	k, err := u.store.Quarantine().Load(ctx, u.queue, id)
 	if err != nil {
 		return failedMessage{}, absent(err, sqlstore.ErrNoUnreadable)
 	}
@@ -167,7 +167,7 @@ func (u *unreadables) retry(ctx context.Context, id string) error {
 	if err := u.push(ctx, m.Raw); err != nil {
 		return err
 	}
-	if err := u.store.ForgetUnreadable(ctx, u.queue, m.ID); err != nil && !errors.Is(err, sqlstore.ErrNoUnreadable) {
+	if err := u.store.Quarantine().Forget(ctx, u.queue, m.ID); err != nil && !errors.Is(err, sqlstore.ErrNoUnreadable) {
 		return fmt.Errorf("%w: %w", worker.ErrBoth, err)
 	}
 	return nil
@@ -178,7 +178,7 @@ func (u *unreadables) forget(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	return absent(u.store.ForgetUnreadable(ctx, u.queue, m.ID), sqlstore.ErrNoUnreadable)
+	return absent(u.store.Quarantine().Forget(ctx, u.queue, m.ID), sqlstore.ErrNoUnreadable)
 }
 
 func absent(err, none error) error {

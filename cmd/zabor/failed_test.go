@@ -89,7 +89,7 @@ func TestUnreadablesFromAMarkOn(t *testing.T) {
 	s := newShop(t, databases[0].open(t), options{})
 	const n = 105 // more than a page
 	for i := range n {
-		if err := s.store.SaveUnreadable(t.Context(), sqlstore.Unreadable{Queue: "payments", Bytes: []byte{byte(i)}}); err != nil {
+		if err := s.store.Quarantine().Save(t.Context(), sqlstore.Unreadable{Queue: "payments", Bytes: []byte{byte(i)}}); err != nil {
 			t.Fatal(err)
 		}
 	}

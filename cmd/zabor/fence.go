@@ -57,7 +57,7 @@ func (c *fenceList) Run(p *program) error {
 	}
 	out := c.printer(p)
 	for {
-		rows, err := store.List(p.ctx, filter)
+		rows, err := store.Reports().List(p.ctx, filter)
 		if err != nil {
 			return storeFailure(err)
 		}
@@ -150,7 +150,7 @@ func (c *fenceShow) Run(p *program) error {
 	if c.JSON {
 		return json.NewEncoder(p.stdout).Encode(fenceJSON(row))
 	}
-	notes, err := store.Notes(p.ctx, key)
+	notes, err := store.History().Of(p.ctx, key)
 	if err != nil {
 		return storeFailure(err)
 	}

@@ -243,15 +243,15 @@ func (i *importer) met(k zabor.Key) {
 }
 
 func (p *program) newImporter(file *config.Config, store *sqlstore.Store, databases *applications, readOnly bool) (*importer, error) {
-	if err := store.Check(p.ctx); err != nil {
+	if err := store.Setup().Check(p.ctx); err != nil {
 		return nil, storeFailure(err)
 	}
-	secret, err := store.Secret(p.ctx)
+	secret, err := store.Setup().Secret(p.ctx)
 	if err != nil {
 		return nil, storeFailure(err)
 	}
 	if !readOnly {
-		if err := store.RememberKey(p.ctx); err != nil {
+		if err := store.Setup().RememberKey(p.ctx); err != nil {
 			return nil, storeFailure(err)
 		}
 	}

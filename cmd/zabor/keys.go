@@ -131,7 +131,7 @@ func (p *program) reviewKeys() (*keyschema.Installation, *keyschema.Review, func
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	if err := store.Check(p.ctx); err != nil {
+	if err := store.Setup().Check(p.ctx); err != nil {
 		store.Close()
 		return nil, nil, nil, storeFailure(err)
 	}

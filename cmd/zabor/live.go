@@ -78,7 +78,7 @@ func (p *program) live(file *config.Config, store *sqlstore.Store, queues []queu
 	l := &liveChecks{program: p, file: file, store: store}
 	// A file that is not there yet is no server that is away; nothing that is kept
 	// in it can be asked.
-	if missing, ok := errors.AsType[*sqlstore.Problem](store.Exists(p.ctx)); ok {
+	if missing, ok := errors.AsType[*sqlstore.Problem](store.Setup().Exists(p.ctx)); ok {
 		l.add(liveWrong, "fence", missing.Found, missing.Fix+"; the rest is asked then")
 		return l.list, nil
 	}
@@ -200,7 +200,7 @@ func (l *liveChecks) journal() {
 func (l *liveChecks) table(what string, store *sqlstore.Store, t sqlstore.Table, make string) {
 	ctx, cancel := context.WithTimeout(l.ctx, doctorWait)
 	defer cancel()
-	lacks, err := store.Lacks(ctx, t)
+	lacks, err := store.Setup().Lacks(ctx, t)
 	what += ", table " + t.Name
 	switch {
 	case errors.Is(err, sqlstore.ErrNoTable):
@@ -229,7 +229,7 @@ func (l *liveChecks) statements() error {
 				on = application
 			}
 			ctx, cancel := context.WithTimeout(l.ctx, doctorWait)
-			err := on.Prepare(ctx, one.Query, one.Parameters)
+			err := on.Setup().Prepare(ctx, one.Query, one.Parameters)
 			cancel()
 			what := "steps." + s.Name() + "." + one.Field
 			switch {

@@ -86,7 +86,7 @@ func (p *program) listenMetrics(file *config.Config) (net.Listener, error) {
 func (p *program) watched(file *config.Config, store *sqlstore.Store, queues []worker.Queue) metrics.State {
 	state := metrics.State{
 		Rows: func(ctx context.Context) ([]metrics.Rows, error) {
-			counts, err := store.CountUnclosed(ctx, file.Scope, metrics.Ages()...)
+			counts, err := store.Reports().Unclosed(ctx, file.Scope, metrics.Ages()...)
 			var rows []metrics.Rows
 			for _, one := range counts {
 				rows = append(rows, metrics.Rows{State: one.State, N: one.Rows, Oldest: one.ReadAt.Sub(one.Oldest), Older: one.Older})
@@ -108,7 +108,7 @@ func (p *program) watched(file *config.Config, store *sqlstore.Store, queues []w
 // checks are those without which a process can do nothing: the fence's database
 // and every queue.
 func checks(store *sqlstore.Store, queues []worker.Queue) []metrics.Check {
-	all := []metrics.Check{{Name: "fence", Well: store.Check}}
+	all := []metrics.Check{{Name: "fence", Well: store.Setup().Check}}
 	for _, q := range queues {
 		all = append(all, metrics.Check{Name: "queue " + q.Name(), Well: func(ctx context.Context) error { _, err := q.Depth(ctx); return err }})
 	}

@@ -31,17 +31,17 @@ func (c *migrateCommand) Run(p *program) error {
 			return err
 		}
 	}
-	before, err := store.Migrated(p.ctx)
+	before, err := store.Setup().Migrated(p.ctx)
 	if err != nil {
 		return storeFailure(err)
 	}
-	if err := store.Migrate(p.ctx); err != nil {
+	if err := store.Setup().Migrate(p.ctx); err != nil {
 		return storeFailure(err)
 	}
-	if err := store.Check(p.ctx); err != nil {
+	if err := store.Setup().Check(p.ctx); err != nil {
 		return storeFailure(err)
 	}
-	after, err := store.Migrated(p.ctx)
+	after, err := store.Setup().Migrated(p.ctx)
 	if err != nil {
 		return storeFailure(err)
 	}

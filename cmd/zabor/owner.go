@@ -149,7 +149,7 @@ type marker struct {
 }
 
 func readMarker(ctx context.Context, file *config.Config, store *sqlstore.Store, s queue) (marker, error) {
-	value, _, err := store.Meta(ctx, markerName(file, s))
+	value, _, err := store.Meta().Get(ctx, markerName(file, s))
 	if err != nil {
 		return marker{}, storeFailure(err)
 	}
@@ -157,7 +157,7 @@ func readMarker(ctx context.Context, file *config.Config, store *sqlstore.Store,
 }
 
 func (m marker) write(ctx context.Context, file *config.Config, store *sqlstore.Store, s queue) error {
-	if err := store.SetMeta(ctx, markerName(file, s), []byte(strings.Join(m.lines, "\n"))); err != nil {
+	if err := store.Meta().Set(ctx, markerName(file, s), []byte(strings.Join(m.lines, "\n"))); err != nil {
 		return storeFailure(err)
 	}
 	return nil

@@ -351,7 +351,7 @@ func (p *paidImport) elsewhere(ctx context.Context, c audit.Claimed) (against st
 		if id == "" {
 			continue
 		}
-		rows, err := p.store.OfReference(ctx, p.file.Scope, id, 0)
+		rows, err := p.store.Reports().OfReference(ctx, p.file.Scope, id, 0)
 		if err != nil {
 			return "", err
 		}

@@ -231,7 +231,7 @@ type peeker struct {
 
 func (p *program) newPeeker(file *config.Config, store *sqlstore.Store, databases *applications) (*peeker, error) {
 	k := &peeker{file: file, store: store, migrated: true, bus: busOf(file), markers: map[string]marker{}}
-	secret, err := store.Secret(p.ctx)
+	secret, err := store.Setup().Secret(p.ctx)
 	switch {
 	case errors.Is(err, sqlstore.ErrNotMigrated):
 		k.migrated, secret = false, make([]byte, zabor.MinSecret)
@@ -341,7 +341,7 @@ func (k *peeker) row(ctx context.Context, key zabor.Key) (*zabor.Row, error) {
 // standing is the table's row of a key, read as it stands and without a lock; nil:
 // there is none.
 func standing(ctx context.Context, store *sqlstore.Store, key zabor.Key) (*zabor.Row, error) {
-	rows, err := store.List(ctx, sqlstore.Filter{Scope: &key.Scope, Order: key.Order, Step: key.Step, Limit: 1})
+	rows, err := store.Reports().List(ctx, sqlstore.Filter{Scope: &key.Scope, Order: key.Order, Step: key.Step, Limit: 1})
 	if err != nil || len(rows) == 0 || rows[0].Key != key {
 		return nil, err
 	}

@@ -146,7 +146,7 @@ func TestPeek(t *testing.T) {
 			}
 
 			// What would be sent is what is sent.
-			ok(s.store.SetMeta(ctx, "queue:test/payments", fmt.Appendf(nil, "laravel %d %q\nlaravel %d %q class %q", s.o.redis.DB, list, s.o.redis.DB, list, `App\Jobs\ChargeOrder`)))
+			ok(s.store.Meta().Set(ctx, "queue:test/payments", fmt.Appendf(nil, "laravel %d %q\nlaravel %d %q class %q", s.o.redis.DB, list, s.o.redis.DB, list, `App\Jobs\ChargeOrder`)))
 			verdicts(see(), map[string]verdict{"2": verdictWait, "21": verdictWait, "30": verdictCall})
 			s.command(exitGood, "import")
 			verdicts(see(), map[string]verdict{"2": verdictHold, "21": verdictHold, "22": verdictHold})

@@ -270,7 +270,7 @@ func TestPHPAndZaborAreKilledOnASharedQueue(t *testing.T) {
 				return d == depth{}
 			})
 			eventuallyWithin(t, patience, "no row is captured or in doubt", func() bool {
-				open, err := s.store.CountUnresolved(t.Context(), "test")
+				open, err := s.store.Reports().Unresolved(t.Context(), "test")
 				return err == nil && open == 0
 			})
 			w.signal(syscall.SIGTERM)

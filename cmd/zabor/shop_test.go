@@ -97,7 +97,7 @@ func newShop(t testing.TB, fence string, o options) *shop {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.store.Close() })
-	if err := s.store.Migrate(t.Context()); err != nil {
+	if err := s.store.Setup().Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	s.createFailed()
@@ -279,7 +279,7 @@ func key(order string) zabor.Key { return zabor.Key{Scope: "test", Order: order,
 // row is the row of order; a zero row: there is none.
 func (s *shop) row(order string) zabor.Row {
 	s.t.Helper()
-	rows, err := s.store.List(s.t.Context(), sqlstore.Filter{Order: order, Limit: 1})
+	rows, err := s.store.Reports().List(s.t.Context(), sqlstore.Filter{Order: order, Limit: 1})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -300,7 +300,7 @@ func (s *shop) rows() map[string]zabor.Row {
 	all := map[string]zabor.Row{}
 	f := sqlstore.Filter{Limit: 1000}
 	for {
-		rows, err := s.store.List(s.t.Context(), f)
+		rows, err := s.store.Reports().List(s.t.Context(), f)
 		if err != nil {
 			s.t.Fatal(err)
 		}

@@ -41,7 +41,7 @@ func TestSoak(t *testing.T) {
 	}
 	eventuallyWithin(t, 5*limit, "the queues are drained", func() bool { return s.depth() == depth{} })
 	eventually(t, "no row is captured or in doubt", func() bool {
-		open, err := s.store.CountUnresolved(t.Context(), "test")
+		open, err := s.store.Reports().Unresolved(t.Context(), "test")
 		return err == nil && open == 0
 	})
 	for _, w := range workers {

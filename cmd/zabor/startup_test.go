@@ -61,7 +61,7 @@ func TestStartUpRefuses(t *testing.T) {
 	}
 	reserved := func(t *testing.T, s *shop) {
 		k := "queue:test/payments" // the queue was taken over
-		if err := s.store.SetMeta(t.Context(), k, fmt.Appendf(nil, "laravel %d %q", s.o.redis.DB, "laravel_database_queues:payments")); err != nil {
+		if err := s.store.Meta().Set(t.Context(), k, fmt.Appendf(nil, "laravel %d %q", s.o.redis.DB, "laravel_database_queues:payments")); err != nil {
 			t.Fatal(err)
 		}
 		s.redis.ZAdd(t.Context(), "laravel_database_queues:payments:reserved", redis.Z{Score: float64(time.Now().Unix() + 5), Member: strings.ReplaceAll(job(t, 1, 1), "ChargeOrder", "CacheImage")})

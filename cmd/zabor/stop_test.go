@@ -111,7 +111,7 @@ func (s *shop) leaseOver(order string) {
 func (s *shop) noted(order, text string) {
 	s.t.Helper()
 	eventually(s.t, "a note: "+text, func() bool {
-		notes, err := s.store.Notes(s.t.Context(), key(order))
+		notes, err := s.store.History().Of(s.t.Context(), key(order))
 		if err != nil {
 			s.t.Fatal(err)
 		}

@@ -190,7 +190,7 @@ func (p *program) newWorker(c *core) (w *worker.Worker, list []queue, closeAll f
 		Backoff: c.file.Backoff,
 		Log:     p.log,
 		Unreadable: func(ctx context.Context, queue string, raw []byte, reason string) error {
-			return c.store.SaveUnreadable(ctx, sqlstore.Unreadable{Queue: queue, Bytes: raw, Reason: reason})
+			return c.store.Quarantine().Save(ctx, sqlstore.Unreadable{Queue: queue, Bytes: raw, Reason: reason})
 		},
 	}
 	c.fence.Alert = func(a zabor.Alert) { w.Told(a); p.alert(a) }
@@ -245,7 +245,7 @@ func drained(ctx context.Context, log *slog.Logger, file *config.Config, store *
 			}
 		}
 		if empty {
-			open, err := store.CountUnresolved(ctx, file.Scope)
+			open, err := store.Reports().Unresolved(ctx, file.Scope)
 			if err == nil && open == 0 {
 				return nil
 			}
@@ -268,7 +268,7 @@ const mostLeft = 100
 func (p *program) leftOver(file *config.Config, store *sqlstore.Store, list []queue, unread string, states ...zabor.State) (left, parked int, err error) {
 	filter := sqlstore.Filter{Within: file.Scope, States: states, Limit: 500}
 	for {
-		rows, err := store.List(p.ctx, filter)
+		rows, err := store.Reports().List(p.ctx, filter)
 		if err != nil {
 			return left, 0, storeFailure(err)
 		}

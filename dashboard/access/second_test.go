@@ -26,7 +26,7 @@ func TestSecondPerson(t *testing.T) {
 		return s
 	}
 	s := open()
-	if err := s.Migrate(t.Context()); err != nil {
+	if err := s.Setup().Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	f := &zabor.Fence{Store: s, Secret: make([]byte, zabor.MinSecret)}
@@ -53,7 +53,7 @@ func TestSecondPerson(t *testing.T) {
 	anna, boris, view := Identity{"anna", Operator}, Identity{"boris", Operator}, Identity{"vera", Viewer}
 	notes := func() []zabor.Note {
 		t.Helper()
-		all, err := open().Notes(t.Context(), key) // another process
+		all, err := open().History().Of(t.Context(), key) // another process
 		if err != nil {
 			t.Fatal(err)
 		}
