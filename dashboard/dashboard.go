@@ -6,7 +6,6 @@ package dashboard
 import (
 	"context"
 	"embed"
-	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -17,6 +16,7 @@ import (
 
 	"zabor"
 	"zabor/dashboard/access"
+	"zabor/listen"
 	"zabor/provider"
 	"zabor/sqlstore"
 )
@@ -186,28 +186,14 @@ func forever(next http.Handler) http.Handler {
 	})
 }
 
-// Serve serves the dashboard until ctx ends.
+// Serve serves the dashboard until ctx ends, and closes listener. A decision that was begun
+// is finished within a minute.
 func (d *Dashboard) Serve(ctx context.Context, listener net.Listener) error {
-	server := &http.Server{
-		Handler: d, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: 2 * time.Minute, IdleTimeout: 2 * time.Minute,
-		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
+	err := listen.Serve(ctx, listener, listen.Options{Handler: d, Read: 30 * time.Second, Write: 2 * time.Minute, Finish: time.Minute, Log: d.o.Log})
+	if err != nil {
+		return fmt.Errorf("dashboard: %w", err)
 	}
-	stopped := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(stopped)
-		// A decision that was begun is finished.
-		limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
-		defer cancel()
-		_ = server.Shutdown(limit)
-	})
-	err := server.Serve(listener)
-	if !stop() {
-		<-stopped
-	}
-	if errors.Is(err, http.ErrServerClosed) {
-		return nil
-	}
-	return fmt.Errorf("dashboard: %w", err)
+	return nil
 }
 
 func (d *Dashboard) provider(name string) (Provider, bool) {

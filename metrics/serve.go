@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"zabor/listen"
 )
 
 // Check is one thing without which a process can do nothing.
@@ -88,17 +90,7 @@ func ill(ctx context.Context, checks []Check) map[string]string {
 	return reasons
 }
 
-// Serve answers at l until ctx ends.
+// Serve answers at l until ctx ends, and closes l.
 func (m *Metrics) Serve(ctx context.Context, l net.Listener, checks []Check) error {
-	server := &http.Server{Handler: m.Handler(checks), ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second, MaxHeaderBytes: 16 << 10}
-	stop := context.AfterFunc(ctx, func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		_ = server.Shutdown(ctx)
-	})
-	defer stop()
-	if err := server.Serve(l); err != http.ErrServerClosed {
-		return err
-	}
-	return nil
+	return listen.Serve(ctx, l, listen.Options{Handler: m.Handler(checks), Read: 5 * time.Second, Write: 30 * time.Second, Finish: time.Second})
 }

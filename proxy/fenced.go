@@ -21,9 +21,6 @@ func (p *Proxy) fenced(w http.ResponseWriter, r *http.Request, up Upstream, k za
 	if err != nil {
 		return err
 	}
-	if r.Context().Err() != nil {
-		return r.Context().Err() // nobody is there any more, and nothing was begun
-	}
 	p.calls.Add(1)
 	defer p.calls.Done()
 	var outcome zabor.Outcome
@@ -229,7 +226,7 @@ var hopByHop = [...]string{
 func (p *Proxy) unfetched(ctx context.Context, row zabor.Row) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTime)
 	defer cancel()
-	err := p.fence.Load().Store.Note(ctx, row.Key, zabor.Note{Epoch: row.Claim.Epoch, Kind: Unfetched, Text: "the caller was gone when the answer came; it waits for a repeat"})
+	err := p.fence.Load().Store.Note(ctx, row.Key, zabor.Note{Epoch: row.Claim.Epoch, Kind: Unfetched, Text: "the caller had closed its side of the connection when the answer came; it waits for a repeat"})
 	if err != nil {
 		p.o.Log.Warn("cannot note that an answer was not fetched", "key", row.Key.String(), "order", row.Order, "step", row.Step, "error", err)
 	}

@@ -275,6 +275,8 @@ func checkField(line string) (name, value string, why *refusal) {
 	switch {
 	case !found || !isToken(name): // a folded line begins with a blank
 		return "", "", refuse(400, "a header field must be NAME: VALUE on one line")
+	case strings.Contains(name, "_"):
+		return "", "", refuse(400, "the header field %s is not taken: many servers read _ in a name as -", visible(name))
 	case strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }):
 		return "", "", refuse(400, "a header field has a control character")
 	}

@@ -16,7 +16,9 @@ import (
 // pass sends a request that has no fence and gives back what comes, as it comes.
 // rest is what of its body is not in body yet; nil: nothing.
 func (p *Proxy) pass(w http.ResponseWriter, r *http.Request, up Upstream, t target, body []byte, rest io.Reader) error {
-	resp, err := up.Forward(r.Context(), passed(r, up, t, body), rest, r.ContentLength)
+	ctx, cancel := p.unhurried(r.Context())
+	defer cancel()
+	resp, err := up.Forward(ctx, passed(r, up, t, body), rest, r.ContentLength)
 	if err != nil {
 		text := "it was not reached, or gave no answer"
 		if !harmless(r.Method) {

@@ -83,6 +83,8 @@ type Proxy struct {
 	unfenced []pattern
 	open     chan struct{} // one for each request under way
 	calls    sync.WaitGroup
+	passing  context.Context // ends what has no fence
+	cut      context.CancelFunc
 	observed [len(verdicts)]atomic.Int64
 }
 
@@ -92,15 +94,14 @@ const maxOpen = 1024
 
 // Times of a connection.
 const (
-	headTime  = 10 * time.Second // for a request's head
-	bodyTime  = 20 * time.Second // for its body
+	bodyTime  = 20 * time.Second // for a request's head and body
 	writeTime = 20 * time.Second // for an answer, or the next part of one that is passed on as it comes
-	idleTime  = time.Minute      // between two requests
 )
 
 // New makes a proxy. The error says which pattern is wrong.
 func New(o Options) (*Proxy, error) {
 	p := &Proxy{o: o, open: make(chan struct{}, maxOpen)}
+	p.passing, p.cut = context.WithCancel(context.Background())
 	p.fence.Store(o.Fence)
 	for _, list := range []struct {
 		name  string
@@ -126,27 +127,37 @@ func New(o Options) (*Proxy, error) {
 func (p *Proxy) Attach(f *zabor.Fence) { p.fence.Store(f) }
 
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	room := true
-	select {
-	case p.open <- struct{}{}:
-		defer func() { <-p.open }()
-	default:
-		room = false
-	}
-	if err := p.serve(w, r, room); err != nil {
+	if err := p.serve(w, r); err != nil {
 		p.refuseFor(w, err)
 	}
 }
 
-// serve answers r, or says why it is not taken. room is false where as many
-// requests are under way as may be.
-func (p *Proxy) serve(w http.ResponseWriter, r *http.Request, room bool) error {
+// serve answers r, or says why it is not taken. What only reads takes no room of the
+// requests that may have an effect.
+func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) error {
+	if err := p.admit(r); err != nil {
+		return err
+	}
+	reads := harmless(r.Method)
+	room := true
+	switch {
+	case reads && r.ContentLength != 0 && !p.o.Observe:
+		return refuse(400, "a %s with a body is not taken", r.Method)
+	case reads && r.ContentLength == 0:
+		if err := readUntil(w, time.Time{}); err != nil {
+			return err
+		}
+	case !reads:
+		select {
+		case p.open <- struct{}{}:
+			defer func() { <-p.open }()
+		default:
+			room = false
+		}
+	}
 	if !room && !p.o.Observe {
 		p.refuse(w, problem{status: 503, kind: "busy-proxy", text: fmt.Sprintf("%d requests are under way; nothing was sent", maxOpen), wait: time.Second})
 		return nil
-	}
-	if err := p.admit(r); err != nil {
-		return err
 	}
 	if order, ok := strings.CutPrefix(r.RequestURI, fencesPath); ok {
 		return p.serveFence(w, r, order)
@@ -161,13 +172,11 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request, room bool) error {
 		return refuse(403, "no provider %q is configured", visible(t.provider))
 	case len(p.allow) > 0 && !listed(p.allow, r, t):
 		return refuse(403, "%s %s is not among what the configuration allows (proxy.allow)", r.Method, visible(t.path))
-	case !harmless(r.Method) && !slices.Contains(effective[:], r.Method):
+	case !reads && !slices.Contains(effective[:], r.Method):
 		return refuse(400, "the method %s is not taken", visible(r.Method))
 	case p.o.Observe:
 		return p.observe(w, r, up, t, room)
-	case harmless(r.Method) && r.ContentLength != 0:
-		return refuse(400, "a %s with a body is not taken", r.Method)
-	case harmless(r.Method):
+	case reads:
 		return p.pass(w, r, up, t, nil, nil)
 	case r.ContentLength > int64(p.o.MaxBody):
 		return p.tooLong()
@@ -288,8 +297,7 @@ func plainHost(host string) bool {
 // readBody reads the body up to the longest that is taken: nothing is captured for
 // a request that is not there. whole is false where there is more of it.
 func (p *Proxy) readBody(w http.ResponseWriter, r *http.Request) (body []byte, whole bool, err error) {
-	c := http.NewResponseController(w)
-	if err := c.SetReadDeadline(time.Now().Add(bodyTime)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+	if err := readUntil(w, time.Now().Add(bodyTime)); err != nil {
 		return nil, false, err
 	}
 	// It grows as it comes: a length that was only announced costs no memory.
@@ -297,10 +305,20 @@ func (p *Proxy) readBody(w http.ResponseWriter, r *http.Request) (body []byte, w
 	if body, err = io.ReadAll(io.LimitReader(r.Body, most)); err != nil || int64(len(body)) < min(r.ContentLength, most) {
 		return nil, false, refuse(400, "the body did not come whole within %s", bodyTime)
 	}
-	if err := c.SetReadDeadline(time.Time{}); err != nil && !errors.Is(err, http.ErrNotSupported) {
+	if err := readUntil(w, time.Time{}); err != nil {
 		return nil, false, err
 	}
 	return body, int64(len(body)) < most, nil
+}
+
+// readUntil bounds the reading of a request; the zero time: nothing more is awaited. A
+// writer of a test has no deadlines.
+func readUntil(w http.ResponseWriter, at time.Time) error {
+	err := http.NewResponseController(w).SetReadDeadline(at)
+	if errors.Is(err, http.ErrNotSupported) {
+		return nil
+	}
+	return err
 }
 
 func (p *Proxy) tooLong() *refusal {

@@ -3,51 +3,35 @@ package proxy
 import (
 	"context"
 	"crypto/tls"
-	"errors"
-	"log/slog"
 	"net"
-	"net/http"
 	"time"
+
+	"zabor"
+	"zabor/listen"
 )
 
-// Serve takes requests from l until ctx ends, and returns when every call that
-// was begun has been saved and answered. What has no fence has as long as the
-// longest call may take, and is cut off then. Callers speak TLS where secure is
-// not nil. It closes l.
+// Serve takes requests from l until ctx ends, and closes l. It returns when every call that
+// was begun has been saved. A request without a fence is cut off after the longest call's
+// time. Callers speak TLS if secure is not nil. It may be called once.
 func (p *Proxy) Serve(ctx context.Context, l net.Listener, secure *tls.Config) error {
 	if secure != nil {
 		l = tls.NewListener(l, secure)
 	}
-	passing, cut := context.WithCancel(context.WithoutCancel(ctx))
-	defer cut()
-	server := &http.Server{
-		Handler:           p,
-		BaseContext:       func(net.Listener) context.Context { return passing },
-		ReadHeaderTimeout: headTime,
-		IdleTimeout:       idleTime,
-		MaxHeaderBytes:    2 * maxHead, // guard has the say
-		ErrorLog:          slog.NewLogLogger(p.o.Log.Handler(), slog.LevelDebug),
+	longest := bodyTime
+	for _, up := range p.o.Upstreams {
+		longest = max(longest, up.Timeout())
 	}
-	stopped := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(stopped)
-		longest := time.Duration(0)
-		for _, up := range p.o.Upstreams {
-			longest = max(longest, up.Timeout())
-		}
-		defer time.AfterFunc(longest, cut).Stop()
-		// Not cancelled: a call's own time-out and that of its saving end it.
-		_ = server.Shutdown(context.WithoutCancel(ctx))
-	})
-	err := server.Serve(guarded{l})
-	if stop() {
-		close(stopped) // it failed by itself
-		server.Close()
-	}
-	<-stopped
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(longest, p.cut) })()
+	err := listen.Serve(ctx, guarded{l}, listen.Options{Handler: p, Read: bodyTime, Finish: longest + zabor.SaveTimeout, Log: p.o.Log})
 	p.calls.Wait()
-	if errors.Is(err, http.ErrServerClosed) {
-		return nil
-	}
+	p.cut()
 	return err
+}
+
+// unhurried is the context of a request whose caller cannot end it: a caller may close
+// its sending side and still wait for the answer. It ends with a stop of the proxy.
+func (p *Proxy) unhurried(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(p.passing, cancel)
+	return ctx, func() { stop(); cancel() }
 }
