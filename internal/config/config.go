@@ -54,11 +54,60 @@ func Find(flag string, lookup func(string) (string, bool)) (string, error) {
 // Load reads the file at path. The error is an [Errors] with all that keeps the
 // file from being used, unless it cannot be read at all.
 func Load(path string, env Env) (*Config, error) {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("configuration: %w", err)
+	case !info.Mode().IsRegular(): // a pipe may never end
+		return nil, fmt.Errorf("configuration: %s is no regular file", path)
+	case info.Size() > maxFile:
+		return nil, fmt.Errorf("configuration: %s has %d bytes, at most %d", path, info.Size(), maxFile)
+	}
 	content, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
 	return Parse(path, content, env)
+}
+
+// Bounds of a file. The parser needs the square of the depth in memory.
+const (
+	maxFile  = 1 << 20 // bytes
+	maxDepth = 64      // lists and maps within each other
+)
+
+// deep is the first line of a YAML text that nests more than maxDepth lists and maps; 0:
+// none does. It reads brackets and leading dashes alone: indentation is bounded by the
+// length of the file.
+func deep(content []byte) int {
+	depth, line, quote, dashes := 0, 1, byte(0), 0
+	before, comment := true, false // only dashes so far in this line; behind its #
+	for i, b := range content {
+		switch {
+		case b == '\n':
+			line, dashes, before, comment = line+1, 0, true, false
+		case comment:
+		case quote != 0:
+			if b == quote && (quote == '\'' || content[i-1] != '\\') {
+				quote = 0
+			}
+		case b == '#' && (i == 0 || strings.IndexByte(" \t\n", content[i-1]) >= 0):
+			comment = true
+		case b == '[' || b == '{':
+			depth++
+		case b == ']' || b == '}':
+			depth = max(0, depth-1)
+		case depth > 0 && (b == '"' || b == '\''):
+			quote = b
+		case before && b == '-':
+			dashes++
+		}
+		before = before && (b == ' ' || b == '-' || b == '\n')
+		if depth > maxDepth || dashes > maxDepth {
+			return line
+		}
+	}
+	return 0
 }
 
 // Parse is Load for a content that is at hand; path is for the findings.
@@ -81,6 +130,10 @@ func Parse(path string, content []byte, env Env) (*Config, error) {
 
 // parse is the file's one document; nil: there are findings.
 func (r *reader) parse(content []byte) ast.Node {
+	if line := deep(content); line > 0 {
+		r.find(position{line: line, column: 1}, nil, fmt.Sprintf("more than %d lists and maps within each other", maxDepth), "no key of zabor.yaml nests so: is a bracket or a quote missing?")
+		return nil
+	}
 	file, err := parser.ParseBytes(content, 0, parser.AllowDuplicateMapKey())
 	if err != nil {
 		at, what, fix := position{line: 1, column: 1}, err.Error(), ""

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/goccy/go-yaml"
+	"golang.org/x/sys/unix"
 )
 
 // exampleEnv sets what the example asks for.
@@ -130,6 +131,59 @@ func TestNearest(t *testing.T) {
 	} {
 		if got := nearest(in, names); got != want {
 			t.Errorf("nearest(%q)=%q, want %q", in, got, want)
+		}
+	}
+}
+
+// A file costs no more than its length: neither depth nor a pipe that never ends.
+func TestFilesWithoutBounds(t *testing.T) {
+	t.Parallel()
+	for name, text := range map[string]string{
+		"lists":         "fence: " + strings.Repeat("[", 20000) + strings.Repeat("]", 20000) + "\n",
+		"maps":          "fence: " + strings.Repeat("{a: ", 5000) + "1" + strings.Repeat("}", 5000) + "\n",
+		"dashes":        "fence:\n  " + strings.Repeat("- ", 20000) + "x\n",
+		"lists, quoted": "fence: " + strings.Repeat("[']', ", 200) + "x" + strings.Repeat("]", 200) + "\n",
+	} {
+		if _, err := Parse("zabor.yaml", []byte(text), Env{}); err == nil || !strings.Contains(err.Error(), "within each other") {
+			t.Errorf("%s: %.200v", name, err)
+		}
+	}
+	brackets := "# [[ {{\nfence: \"sqlite:///f.db\" # " + strings.Repeat("[", 100) + "\nbackoff: [1s]\n"
+	if _, err := Parse("zabor.yaml", []byte(brackets), Env{}); err != nil {
+		t.Errorf("brackets in comments: %v", err)
+	}
+	dir := t.TempDir()
+	pipe, long := filepath.Join(dir, "pipe"), filepath.Join(dir, "long")
+	if err := unix.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(long, make([]byte, maxFile+1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{pipe: "is no regular file", long: "at most 1048576"} {
+		if _, err := Load(path, Env{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", path, err, want)
+		}
+	}
+}
+
+// A secret that every user of the machine may read is a warning.
+func TestReadableSecrets(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(file, []byte("0123456789abcdef0123456789abcdef\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for mode, want := range map[os.FileMode]bool{0o600: false, 0o640: false, 0o644: true} {
+		if err := os.Chmod(file, mode); err != nil {
+			t.Fatal(err)
+		}
+		c, err := Parse("zabor.yaml", []byte("fence: 'sqlite:///f.db'\nencryption_key: '${ZABOR_KEY}'\n"), environment(map[string]string{"ZABOR_KEY_FILE": file}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := Errors(c.Warnings()).Error(); strings.Contains(got, "chmod 600 "+file) != want {
+			t.Errorf("%o: %q, want a warning: %v", mode, got, want)
 		}
 	}
 }

@@ -53,6 +53,12 @@ func (c *Config) Warnings() []Finding {
 			}
 		}
 	}
+	for _, file := range slices.Sorted(maps.Keys(c.files)) {
+		// Docker and Kubernetes mount secrets so that all may read them, into a container of one user.
+		if info := c.files[file]; info != nil && info.Mode().Perm()&0o004 != 0 && !strings.HasPrefix(file, "/run/secrets/") && !strings.HasPrefix(file, "/var/run/secrets/") {
+			findings = append(findings, Finding{File: file, What: "every user of this machine may read this secret", Fix: "chmod 600 " + file + ", and let zabor's user own it"})
+		}
+	}
 	inOrder(findings)
 	return findings
 }
