@@ -48,7 +48,7 @@ func newPiece(where, text string, at place, rowOnly bool) (*piece, error) {
 	}
 	trees, err := parse.Parse(where, text, "{{", "}}", knownFuncs())
 	if err != nil {
-		return nil, fmt.Errorf("%s: %s", where, strings.TrimPrefix(err.Error(), "template: "+where+":1: "))
+		return nil, fmt.Errorf("%s: %s", where, inOurWords(strings.TrimPrefix(err.Error(), "template: "+where+":1: ")))
 	}
 	tree := trees[where]
 	if tree == nil || len(trees) > 1 {
@@ -63,6 +63,15 @@ func newPiece(where, text string, at place, rowOnly bool) (*piece, error) {
 	}
 	p.tmpl, err = template.New(where).Funcs(pieceFuncs()).AddParseTree(where, tree)
 	return p, err
+}
+
+// inOurWords says what a text of the template parser means in a configuration.
+func inOurWords(text string) string {
+	name, ok := strings.CutPrefix(text, `function "`)
+	if name, ok = strings.CutSuffix(name, `" not defined`); !ok {
+		return text
+	}
+	return fmt.Sprintf("{{%s}} is unknown; write {{.%s}} for a property of the message, or one of {{order}} {{step}} {{scope}} {{minor}} {{major}} {{currency}} {{provider_key}} {{prepared}} {{reference}}", name, name)
 }
 
 // text is the piece's text with the values of v, escaped for its place.

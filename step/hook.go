@@ -106,6 +106,14 @@ func (s *Step) Hook(row zabor.Row) (*zabor.Hook, error) {
 // Where there is none, hooks run for a row that no message made.
 func (s *Step) Binds() []string { return slices.Clone(s.bound) }
 
+// RowParameters lists the parameters of a hook that come from the row.
+func RowParameters() []string { return slices.Clone(rowNames[:]) }
+
+// Names reports whether path is one that the step's key or money is made of.
+func (s *Step) Names(path string) bool {
+	return slices.Contains([]string{s.spec.Scope, s.spec.Order, s.spec.Part, s.spec.Amount, s.spec.Currency}, path)
+}
+
 // NoHook is the error of a row whose hook for its state is not configured; nil
 // where none is due.
 func NoHook(row zabor.Row) error {

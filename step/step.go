@@ -229,6 +229,8 @@ func checkCurrency(spec Spec, used map[string]bool) error {
 		if _, ok := provider.Digits(spec.Currency); !ok {
 			return unknownCurrency(spec.Currency)
 		}
+	case len(spec.Currency) == 4 && strings.Trim(spec.Currency, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") == "":
+		return fmt.Errorf("%s is no currency of ISO 4217; write three letters such as EUR, or the path of a property of the message", spec.Currency)
 	case spec.Currency != "":
 		used[spec.Currency] = true
 		return checkPath(spec.Currency)

@@ -105,6 +105,8 @@ func (v *validator) buildBuiltin(name string, p *Provider, at path) {
 	switch {
 	case err != nil:
 		v.wrongField(at, err)
+	case strings.HasPrefix(string(p.Secret), "pk_"): // of Stripe, Checkout.com, Paystack
+		v.wrong(at.child("secret"), "this is the publishable key, which browsers have: no charge can be made with it", "write the secret key, which begins with sk_ or rk_")
 	case good:
 		v.profiles[name] = profile
 		p.Timeout = profile.Timeout

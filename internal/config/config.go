@@ -3,6 +3,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -144,8 +145,11 @@ func (r *reader) parse(content []byte) ast.Node {
 				at = position{t.Position.Line, max(1, t.Position.Column)}
 			}
 		}
-		if strings.Contains(what, "escape character") {
-			fix = singleQuotes
+		for _, known := range syntaxErrors {
+			if strings.Contains(what, known.says) {
+				what, fix = cmp.Or(known.means, what), known.fix
+				break
+			}
 		}
 		r.find(at, nil, "not YAML: "+what, fix)
 		return nil
@@ -165,6 +169,20 @@ func (r *reader) parse(content []byte) ast.Node {
 	}
 	r.find(place(bodies[1]), nil, "the file holds several documents", "take the line --- out")
 	return nil
+}
+
+// syntaxErrors are texts of the YAML parser, what they mean for a person, and what to do.
+// An empty meaning keeps the parser's text.
+var syntaxErrors = [...]struct{ says, means, fix string }{
+	{"escape character", "", singleQuotes},
+	{"cannot start any token", "a tab stands where the line is indented", "indent by blanks"},
+	{"value is not allowed in this context", "the line is indented by fewer or more blanks than its neighbours", "give all keys of one group the same number of blanks"},
+	{"non-map value is specified", "a key without a colon and a blank behind it", "write KEY: VALUE"},
+	{"could not find end character", "a quote is not closed", "close it, or write the text without quotes"},
+	{"must be specified", "a list or a map is not closed", "close it by ] or }"},
+	{"reserved character", "", "write the text in single quotes"},
+	{"directive", "a text begins with %", "write it in single quotes"},
+	{"flow map content", "a { begins a map here", "write a template in double quotes: \"{{order}}\""},
 }
 
 // Finding is one about the setting of that key, for those who find out more than

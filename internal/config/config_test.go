@@ -187,3 +187,63 @@ func TestReadableSecrets(t *testing.T) {
 		}
 	}
 }
+
+// Mistakes that people make are told in our words, each at its line and with a way out.
+func TestCommonMistakes(t *testing.T) {
+	t.Parallel()
+	const file = `fence: "sqlite:///f.db"
+redis: "redis://127.0.0.1:6379/0"
+queues:
+  payments: {laravel: {connection: redis, prefix: p_, retry_after: 90s}}
+providers:
+  stripe: {profile: stripe, secret: sk_live_abcdefghijklmnop}
+  acquirer:
+    profile: custom
+    base_url: https://pay.example.com
+    key: {header: Idempotency-Key, life: 24h, replays: all}
+    reference: /id
+    settled: {pointer: /status, values: [paid]}
+    lookup: {path: "/p?r={{provider_key}}", items: /data, absent_after: 1m}
+steps:
+  charge:
+    message: 'App\Jobs\X'
+    order: orderId
+    amount: amount
+    currency: EUR
+    provider: acquirer
+    request: {path: /p, json: {amount: "{{minor}}"}}
+    settled: "UPDATE orders SET s = :reference WHERE id = :order AND o = :orderId"
+`
+	for _, tt := range []struct{ old, new, want string }{
+		{"sk_live", "pk_live", "zabor.yaml:6:37: providers.stripe.secret: this is the publishable key"},
+		{"currency: EUR", "currency: EURO", "zabor.yaml:19:15: steps.charge.currency: EURO is no currency of ISO 4217"},
+		{"{{minor}}", "{{amount}}", "zabor.yaml:21:40: steps.charge.request.json.amount: {{amount}} is unknown: write {{.amount}} for a property"},
+		{":reference", ":ref", "did you mean :reference?"},
+		{":order ", ":order_id ", "did you mean :order?"},
+		{"    reference: /id", "    reference:/id", "zabor.yaml:11:5: not YAML: a key without a colon and a blank behind it: write KEY: VALUE"},
+		{"  charge:\n", "\tcharge:\n", "zabor.yaml:15:1: not YAML: a tab stands where the line is indented: indent by blanks"},
+		{"    order: orderId", "   order: orderId", "zabor.yaml:17:4: not YAML: the line is indented by fewer or more blanks"},
+		{"'App\\Jobs\\X'", "'App\\Jobs\\X", "not YAML: a quote is not closed"},
+		{"values: [paid]", "values: [paid", "not YAML: a list or a map is not closed"},
+		{`path: /p, json: {amount: "{{minor}}"}`, `path: /p, json: {amount: {{minor}}}`, "not YAML"},
+	} {
+		text := strings.Replace(file, tt.old, tt.new, 1)
+		if text == file {
+			t.Fatalf("%q is not in the file", tt.old)
+		}
+		c, err := Parse("zabor.yaml", []byte(text), Env{})
+		if err == nil {
+			err = Errors(c.Warnings())
+		}
+		if !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s:\n%v\nwant %s", tt.new, err, tt.want)
+		}
+	}
+	c, err := Parse("zabor.yaml", []byte(file), Env{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := Errors(c.Warnings()).Error(); strings.Contains(got, "did you mean") {
+		t.Errorf("the file as it should be: %s", got)
+	}
+}

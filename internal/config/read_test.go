@@ -224,7 +224,7 @@ zabor.yaml:5:14: queues.payments.laravel: a Laravel queue needs the address of i
 		{"an anchor", "order: order.id", "order: &o order.id", `zabor.yaml:17:12: steps.charge.order: YAML's anchors, aliases and tags are not read here: write the value out`},
 		{"a merge", "{retry_after: 90s}", "{<<: *x, retry_after: 90s}", `zabor.yaml:5:15: queues.payments.laravel: YAML's merge keys are not read here: write the keys out`},
 		{"two documents", "steps:\n", "---\nsteps:\n", `zabor.yaml:15:1: the file holds several documents: take the line --- out`},
-		{"a bracket", "values: [paid]}", "values: [paid}", `zabor.yaml:13:46: not YAML: ',' or ']' must be specified`},
+		{"a bracket", "values: [paid]}", "values: [paid}", `zabor.yaml:13:46: not YAML: a list or a map is not closed: close it by ] or }`},
 
 		// Addresses.
 		{"an unknown scheme", "sqlite:///var", "postgre:///var", `zabor.yaml:1:8: fence: the address begins with none of the known schemes: did you mean postgres://?`},
@@ -277,7 +277,7 @@ zabor.yaml:5:14: queues.payments.laravel: a Laravel queue needs the address of i
 		{"a template that is no provider", "provider: acquirer", `provider: "stripe-{{.m}}"`, `zabor.yaml:20:15: steps.charge.provider: there is no provider "stripe-{{.m}}": write one of acquirer, or write it into providers:`},
 		{"a bad path", "order: order.id", "order: order..id", `zabor.yaml:17:12: steps.charge.order: "order..id" is not the path of a property: order.id is one`},
 		{"a template that does not end", "{{minor}}", "{{minor", `zabor.yaml:21:47: steps.charge.request.json.amount: unclosed action`},
-		{"an unknown function", "{{minor}}", "{{cents}}", `zabor.yaml:21:47: steps.charge.request.json.amount: function "cents" not defined`},
+		{"an unknown function", "{{minor}}", "{{cents}}", `zabor.yaml:21:47: steps.charge.request.json.amount: {{cents}} is unknown: write {{.cents}} for a property of the message, or one of {{order}} {{step}} {{scope}} {{minor}} {{major}} {{currency}} {{provider_key}} {{prepared}} {{reference}}`},
 		{"a write in load", "    amount: cents", "    load: \"UPDATE orders SET a = 1\"\n    amount: cents", `zabor.yaml:18:11: steps.charge.load: UPDATE: one SELECT that only reads is wanted: a column of that name must be quoted`},
 		{"an unknown currency", "currency: EUR", "currency: EUX", `zabor.yaml:19:15: steps.charge.currency: "EUX" is not a currency of ISO 4217: three letters such as EUR are`},
 		{"a refund without a part", "  charge:\n", "  refund:\n", `zabor.yaml:16:5: steps.refund.part: is missing: an order can have more than one refund, and the second would be taken for the first: write part: with the property that tells them apart, such as refundId, or part: none where an order has only one`},

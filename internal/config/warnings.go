@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"zabor/card"
+	"zabor/step"
 )
 
 // LongestReserve is what a queue's reserve may be before it is taken for a mistake.
@@ -53,6 +54,13 @@ func (c *Config) Warnings() []Finding {
 			}
 		}
 	}
+	for _, s := range c.steps {
+		for _, bound := range s.Binds() {
+			if like := likeParameter(bound); like != "" && !s.Names(bound) {
+				warn(path{"steps", s.Name()}, fmt.Sprintf(":%s in a hook is no parameter of a row, and is taken for a property of the message", bound), fmt.Sprintf("did you mean :%s?", like))
+			}
+		}
+	}
 	for _, file := range slices.Sorted(maps.Keys(c.files)) {
 		// Docker and Kubernetes mount secrets so that all may read them, into a container of one user.
 		if info := c.files[file]; info != nil && info.Mode().Perm()&0o004 != 0 && !strings.HasPrefix(file, "/run/secrets/") && !strings.HasPrefix(file, "/var/run/secrets/") {
@@ -61,6 +69,17 @@ func (c *Config) Warnings() []Finding {
 	}
 	inOrder(findings)
 	return findings
+}
+
+// likeParameter is the parameter of a row that name may have been meant for; empty: none.
+func likeParameter(name string) string {
+	names := step.RowParameters()
+	for _, parameter := range names {
+		if len(name) > 2 && strings.HasPrefix(parameter, name) || strings.HasPrefix(name, parameter+"_") {
+			return parameter
+		}
+	}
+	return nearest(name, names)
 }
 
 // cardField is the first field of r that is a card's by its name; empty: none.
