@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -25,7 +26,8 @@ const (
 	exitFault       = 4 // a fault of zabor itself
 )
 
-// cli is every command and flag. Each flag is also ZABOR_FLAG_NAME.
+// cli is every command and flag. Global flags, and those of commands that run until they
+// are stopped, may also come as ZABOR_FLAG_NAME. What a person confirms or filters may not.
 type cli struct {
 	Config    string `short:"c" placeholder:"FILE" help:"The configuration. Else $ZABOR_CONFIG, ./zabor.yaml, /etc/zabor/zabor.yaml."`
 	EnvFile   string `placeholder:"FILE" help:"A dotenv file beside the environment, such as the application's .env; the environment wins."`
@@ -91,13 +93,14 @@ func runSeeded(ctx context.Context, args []string, stdout, stderr io.Writer, see
 		kong.Description("A fence around payment calls: each (order, step) is charged at most once."),
 		kong.Writers(stdout, stderr),
 		kong.DefaultEnvars("ZABOR"),
+		kong.PostBuild(withoutVariables),
 		kong.Exit(func(n int) { code = n }),
 		kong.UsageOnError(),
 	)
 	if err != nil {
 		panic(err) // the cli struct itself is wrong
 	}
-	parsed, err := parser.Parse(args)
+	parsed, err := parser.Parse(asked(args))
 	if code >= 0 {
 		return code // help was asked for
 	}
@@ -108,6 +111,34 @@ func runSeeded(ctx context.Context, args []string, stdout, stderr io.Writer, see
 	}
 	p := &program{ctx: ctx, stdout: stdout, stderr: stderr, cli: &c, model: parser.Model, path: parsed.Path, log: newLog(&c, stderr), seed: seed}
 	return p.report(parsed.Run(p))
+}
+
+// withoutVariables takes the environment variable from each flag of a command that does
+// one thing and ends: a variable that was left over must confirm nothing.
+func withoutVariables(k *kong.Kong) error {
+	return kong.Visit(k.Model, func(node kong.Visitable, next kong.Next) error {
+		command, ok := node.(*kong.Node)
+		if ok && command.Type == kong.CommandNode && !slices.Contains([]string{"worker", "proxy", "dashboard", "serve"}, command.Name) {
+			for _, flag := range command.Flags {
+				flag.Envs, flag.Tag.Envs = nil, nil
+			}
+		}
+		return next(nil)
+	})
+}
+
+// asked is args in the words that the parser knows: no words, "help" and "--version" are
+// what people type first.
+func asked(args []string) []string {
+	switch {
+	case len(args) == 0:
+		return []string{"--help"}
+	case args[0] == "help":
+		return append(slices.Clone(args[1:]), "--help")
+	case args[0] == "--version" || args[0] == "-V":
+		return []string{"version"}
+	}
+	return args
 }
 
 func newLog(c *cli, w io.Writer) *slog.Logger {

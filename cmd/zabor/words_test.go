@@ -1,0 +1,16 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+)
+
+// The program alone shows its help.
+func TestNoWords(t *testing.T) {
+	t.Parallel()
+	var out, errs bytes.Buffer
+	if code := run(t.Context(), nil, &out, &errs); code != exitGood || !strings.Contains(out.String(), "Usage: zabor <command>") || errs.Len() > 0 {
+		t.Errorf("exit %d: %s%s", code, out.String(), errs.String())
+	}
+}
