@@ -363,6 +363,53 @@ func TestACallThatLingers(t *testing.T) {
 	}
 }
 
+// That a call lingers is not lost where its answer comes late: its lease has ended, its
+// request was sent again, or its row has vanished.
+func TestALateAnswerOfACallThatLingers(t *testing.T) {
+	for name, meanwhile := range map[string]func(w *world, e zabor.Effect){
+		"expired": func(w *world, e zabor.Effect) {
+			w.swap(w.row(e.Key), func(r *zabor.Row) { r.State, r.Cause = zabor.Doubt, zabor.ByExpiry })
+		},
+		"sent again": func(w *world, e zabor.Effect) {
+			w.swap(w.row(e.Key), func(r *zabor.Row) {
+				r.State, r.Cause, r.Unproven, r.Open.Replays, r.Open.Send = zabor.Doubt, zabor.ByExpiry, 2, 1, [16]byte{1}
+			})
+		},
+		"vanished": func(w *world, _ zabor.Effect) { w.deleteAll() },
+		"vanished, and delivered again": func(w *world, e zabor.Effect) {
+			w.deleteAll()
+			e.MissingRow = zabor.Doubt
+			if _, err := w.fence.Do(w.t.Context(), e, w.answers(done)); !errors.Is(err, zabor.ErrInDoubt) {
+				w.t.Error(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachStore(t, func(t *testing.T, s *sqlstore.Store) {
+				w := newWorld(t, s)
+				e := effect("1001")
+				e.ReplayFor = time.Hour
+				w.fence.Do(t.Context(), e, func(context.Context, zabor.Row) zabor.Outcome {
+					meanwhile(w, e)
+					return zabor.Outcome{Lingers: true, Reason: "500"}
+				})
+				r := w.resolver()
+				r.Replay = func(context.Context, zabor.Row) zabor.Outcome {
+					t.Error("it is sent again")
+					return zabor.Outcome{}
+				}
+				r.settleControl()
+				r.after(0)
+				w.leasesEnd(time.Minute)
+				r.after(watchTime)
+				if row := w.row(e.Key); row.State != zabor.Doubt || !row.Open.Lingers {
+					t.Errorf("%s by %s, lingers %v; want doubt", row.State, row.Cause, row.Open.Lingers)
+				}
+			})
+		})
+	}
+}
+
 // An insert of a vanished row whose confirmation is lost stays doubt at the next try.
 func TestAVanishedRowOfALostConfirmation(t *testing.T) {
 	t.Parallel()

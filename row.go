@@ -151,7 +151,7 @@ type Open struct {
 
 	Send    [16]byte // id of the latest send: that of the claim of its capture or replay
 	Replays int      // sends of the same request under the same key, by the resolver
-	Lingers bool     // the provider may carry the latest send out later by itself: absence proves nothing, and nothing is replayed
+	Lingers bool     // the provider may carry a send out later by itself: absence proves nothing, and nothing is replayed
 
 	// Deadlines, fixed at capture.
 	Lease       time.Duration // of the latest claim
