@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -218,6 +219,60 @@ func TestADueHook(t *testing.T) {
 			t.Errorf("after the hook: %v, calls=%d; want acked after one call", err, w.calls)
 		}
 	})
+}
+
+// A hook that fails takes nothing from the row: why it is in its state stays, and is what
+// the hook is given when it runs. The failure is in the row's history.
+func TestADueHookKeepsTheReason(t *testing.T) {
+	for name, tt := range map[string]struct {
+		outcome   zabor.Outcome
+		meanwhile func(w *world, row zabor.Row)
+		state     zabor.State
+		want      string
+	}{
+		"a no": {zabor.Outcome{Verdict: zabor.Refused, Reason: "insufficient funds"}, func(*world, zabor.Row) {}, zabor.Declined, "insufficient funds"},
+		"held": {zabor.Outcome{Verdict: zabor.Misdirected, Reason: "HTTP 404"}, func(*world, zabor.Row) {}, zabor.Held, "HTTP 404"},
+		"two references": {done, func(w *world, row zabor.Row) {
+			w.swap(row, func(r *zabor.Row) { r.State, r.Reference = zabor.Pending, "pay_0" })
+		}, zabor.Settled, "two references: pay_0 and pay_1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachStore(t, func(t *testing.T, s *sqlstore.Store) {
+				w := newWorld(t, s)
+				broken, bound := true, ""
+				w.fence.Hook = func(row zabor.Row) (*zabor.Hook, error) {
+					switch {
+					case row.State != tt.state:
+						return nil, nil
+					case broken:
+						return nil, errors.New("the shop's table is locked")
+					}
+					bound = row.Reason
+					return nil, nil
+				}
+				e := effect("1001")
+				w.fence.Do(t.Context(), e, func(_ context.Context, row zabor.Row) zabor.Outcome {
+					tt.meanwhile(w, row)
+					return tt.outcome
+				})
+				due := w.row(e.Key)
+				if due.State != tt.state || due.HookDue != string(tt.state) || due.Reason != tt.want {
+					t.Errorf("%s, due %q, reason %q; want %s, its hook due, %q", due.State, due.HookDue, due.Reason, tt.state, tt.want)
+				}
+				notes, err := s.Notes(t.Context(), e.Key)
+				if err != nil || len(notes) != 1 || !strings.Contains(notes[0].Text, "failed: the shop's table is locked") || notes[0].Epoch != due.Claim.Epoch {
+					t.Errorf("history %+v, %v; want the failure of the hook", notes, err)
+				}
+				broken = false
+				if err := w.fence.RunHook(t.Context(), due); err != nil {
+					t.Fatal(err)
+				}
+				if row := w.row(e.Key); row.Reason != tt.want || bound != tt.want || row.HookDue != "" {
+					t.Errorf("after the hook: reason %q, it was given %q, due %q; want %q", row.Reason, bound, row.HookDue, tt.want)
+				}
+			})
+		})
+	}
 }
 
 // A capture whose hook fails sends nothing; it counts as an attempt.
