@@ -85,7 +85,7 @@ func withFailure(n *Note, due Row, err error) *Note {
 }
 
 // swapCapture commits a capture of a row that was free. The hook of the capture runs
-// with it unless it has run before.
+// with it unless it has run for this attempt: a decline ends one.
 func (f *Fence) swapCapture(ctx context.Context, row, next Row, w Write) (Row, error) {
 	if next.Open.HookDone {
 		return next, f.Store.Swap(ctx, row, next, w)
