@@ -16,8 +16,8 @@ type Store interface {
 	// returns the row in the table then. The returned row has row's claim exactly
 	// when this call inserted it, also where the answer to the commit was lost.
 	//
-	// After a [HookError] or a [ReferenceError] nothing was written. After any
-	// other error the row may have been inserted; a later Insert of the same row
+	// After a [HookError], a [ReferenceError] or [ErrUnfit], of a row that the table does
+	// not take or one there that cannot be read, nothing was written. After any other error the row may have been inserted; a later Insert of the same row
 	// finds out.
 	Insert(ctx context.Context, row Row, w Write) (Row, error)
 

@@ -532,16 +532,19 @@ func storeTooLong(t *testing.T, s zabor.Store) {
 		"address":   func(r *zabor.Row) { r.Endpoint.Address = strings.Repeat("r", 100) },
 		"state":     func(r *zabor.Row) { r.State = zabor.State(strings.Repeat("r", 100)) },
 		"no state":  func(r *zabor.Row) { r.State = "" },
+		"request":   func(r *zabor.Row) { r.State, r.Open.Request = zabor.Captured, make([]byte, 4<<20+1) },
+		"hook data": func(r *zabor.Row) { r.State, r.Open.HookData = zabor.Captured, make([]byte, 4<<20+1) },
+		"answer":    func(r *zabor.Row) { r.Answer = &zabor.Answer{Body: make([]byte, 4<<20+1)} },
 	} {
 		next := follow(row, zabor.Settled)
 		change(&next)
-		if err := s.Swap(t.Context(), row, next, zabor.Write{}); err == nil || errors.Is(err, zabor.ErrStale) {
-			t.Errorf("swap, %s: error %v, want a refusal", name, err)
+		if err := s.Swap(t.Context(), row, next, zabor.Write{}); !errors.Is(err, zabor.ErrUnfit) {
+			t.Errorf("swap, %s: error %v, want %v", name, err, zabor.ErrUnfit)
 		}
 		fresh := newRow("1002")
 		change(&fresh)
-		if _, err := s.Insert(t.Context(), fresh, zabor.Write{}); err == nil {
-			t.Errorf("insert, %s: no error", name)
+		if _, err := s.Insert(t.Context(), fresh, zabor.Write{}); !errors.Is(err, zabor.ErrUnfit) {
+			t.Errorf("insert, %s: error %v, want %v", name, err, zabor.ErrUnfit)
 		}
 	}
 	for name, k := range map[string]zabor.Key{
@@ -552,8 +555,8 @@ func storeTooLong(t *testing.T, s zabor.Store) {
 	} {
 		long := newRow("")
 		long.Key = k
-		if _, err := s.Insert(t.Context(), long, zabor.Write{}); err == nil {
-			t.Errorf("insert, key with %s: no error", name)
+		if _, err := s.Insert(t.Context(), long, zabor.Write{}); !errors.Is(err, zabor.ErrUnfit) {
+			t.Errorf("insert, key with %s: error %v, want %v", name, err, zabor.ErrUnfit)
 		}
 	}
 	wantRow(t, load(t, s, row.Key), row)
