@@ -115,7 +115,7 @@ func (r *Resolver) Round(ctx context.Context) error {
 	for ctx.Err() == nil {
 		rows, err := r.Fence.Store.Watch(ctx, Watch{By: r.id, Scope: r.Scope, Providers: r.Providers, Others: r.Others, For: LookupTime, Limit: watchLimit})
 		if err != nil {
-			return errors.Join(append(errs, fmt.Errorf("list open rows: %w", err))...)
+			errs = append(errs, fmt.Errorf("list open rows: %w", err))
 		}
 		errs = append(errs, r.lookAt(ctx, rows))
 		for _, row := range rows {

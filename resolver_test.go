@@ -352,6 +352,28 @@ func TestAProviderThatHangsDelaysItsOwnRows(t *testing.T) {
 	})
 }
 
+// A row that another program has spoilt keeps no other from being looked at.
+func TestAnUnreadableRowStopsNoOther(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *sqlstore.Store) {
+		w := newWorld(t, s)
+		r := w.resolver()
+		w.doubtful("bad")
+		w.exec("UPDATE zabor_fences SET answer_status = 200, answer_header = '{', answer_body = order_id")
+		k := w.doubtful("good")
+		r.finds["good"] = zabor.Finding{Outcome: done}
+		w.dueNow()
+		if err := r.Round(t.Context()); !errors.Is(err, zabor.ErrUnfit) {
+			t.Errorf("error %v, want %v", err, zabor.ErrUnfit)
+		}
+		if row := w.row(k); row.State != zabor.Settled {
+			t.Errorf("beside a row that cannot be read %s is %s, want settled", k, row.State)
+		}
+		if err := r.Round(t.Context()); err != nil { // it has a lease as any other
+			t.Errorf("the next round: %v", err)
+		}
+	})
+}
+
 // Look-ups leave no trace in the row: they take no lease.
 func TestLookupsDoNotMoveTheRow(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *sqlstore.Store) {

@@ -44,7 +44,8 @@ type Store interface {
 	// Watch leases open rows that are due, doubtful ones before pending ones, and
 	// returns them. Open.Watcher is the resolver that had the lease before. A row
 	// that another resolver has leased, or that is being written at this moment, is
-	// left out. It takes no claim.
+	// left out. It takes no claim. Rows that cannot be read are leased as well: an
+	// [ErrUnfit] names them beside the others.
 	Watch(ctx context.Context, w Watch) ([]Row, error)
 
 	// Watched ends a look at rows that Watch has returned to the resolver by. It
@@ -56,7 +57,8 @@ type Store interface {
 	// Samples lists up to limit rows of like's step that the provider itself has settled
 	// at the endpoint of like, through a call or a look-up: those that were settled after
 	// like's latest send, oldest first; if there are none, older ones, newest first. A
-	// look-up with a good credential must find each of them.
+	// look-up with a good credential must find each of them. Those that cannot be read are
+	// left out, unless there are no others.
 	Samples(ctx context.Context, like Row, limit int) ([]Row, error)
 
 	// Mark sets a mark beside the row of k. It takes no claim. Without such a row

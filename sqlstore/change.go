@@ -567,19 +567,25 @@ func (s *Store) lockedRow(ctx context.Context, k zabor.Key) (zabor.Row, error) {
 	return row, tx.Commit()
 }
 
-// rows runs a SELECT of whole rows.
-func (s *Store) rows(ctx context.Context, query string, args ...any) ([]zabor.Row, error) {
-	var found []zabor.Row
-	err := s.repeat(ctx, func(ctx context.Context) error {
+// rows runs a SELECT of whole rows. A [zabor.ErrUnfit] names those that cannot be read,
+// beside the others.
+func (s *Store) rows(ctx context.Context, query string, args ...any) (found []zabor.Row, err error) {
+	err = s.repeat(ctx, func(ctx context.Context) error {
 		found = nil
-		return s.query(ctx, func(rows *sql.Rows) error {
+		var unread []error
+		err := s.query(ctx, func(rows *sql.Rows) error {
 			row, err := s.scanRow(rows)
+			if errors.Is(err, zabor.ErrUnfit) {
+				unread = append(unread, err)
+				return nil
+			}
 			found = append(found, row)
 			return err
 		}, query, args...)
+		if err != nil {
+			return err
+		}
+		return errors.Join(unread...)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return found, nil
+	return found, err
 }

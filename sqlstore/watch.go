@@ -1,10 +1,12 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/go-sql-driver/mysql"
@@ -25,7 +27,7 @@ func (s *Store) Watch(ctx context.Context, w zabor.Watch) ([]zabor.Row, error) {
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("lease open rows: %w", err)
+		return found, fmt.Errorf("lease open rows: %w", err)
 	}
 	return found, nil
 }
@@ -38,7 +40,7 @@ func (s *Store) noSkip(err error) bool {
 	return ok && e.Number == syntax && !s.waits.Load()
 }
 
-// watch is Watch, once: the keys are chosen and leased, then the rows are read.
+// watch is Watch, once: the keys are chosen and leased, and their rows are read.
 func (s *Store) watch(ctx context.Context, w zabor.Watch) ([]zabor.Row, error) {
 	query, args := s.dueOpen(w)
 	choose, err := s.statement(ctx, query)
@@ -59,27 +61,31 @@ func (s *Store) watch(ctx context.Context, w zabor.Watch) ([]zabor.Row, error) {
 	if err != nil {
 		return nil, err
 	}
-	found := make([]zabor.Row, len(keys))
+	var found []zabor.Row
+	var unread []error
 	defer rows.Close()
 	for rows.Next() {
 		row, err := s.scanRow(rows)
 		if err != nil {
-			return nil, err
+			unread = append(unread, fmt.Errorf("%w: %w", zabor.ErrUnfit, err))
+			continue
 		}
-		for i, k := range keys {
-			if k == row.Key {
-				found[i] = row
-			}
-		}
+		found = append(found, row)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
 	}
+	slices.SortFunc(found, func(a, b zabor.Row) int {
+		return cmp.Compare(slices.Index(keys, a.Key), slices.Index(keys, b.Key))
+	})
 	lease := append([]any{w.By[:], micros(w.For), micros(w.For)}, keyed...)
 	if _, err := tx.ExecContext(ctx, s.dialect.sql("UPDATE zabor_fences SET watcher = ?, watch_until = {now} + ?, due_at = {now} + ? WHERE "+anyOf(len(keys))), lease...); err != nil {
 		return nil, err
 	}
-	return found, tx.Commit()
+	if err := tx.Commit(); err != nil {
+		return nil, err
+	}
+	return found, errors.Join(unread...)
 }
 
 // dueOpen selects the keys of w's rows.
@@ -187,7 +193,7 @@ func (s *Store) Samples(ctx context.Context, like zabor.Row, limit int) ([]zabor
 	if err == nil && len(found) == 0 {
 		found, err = s.rows(ctx, s.text.earlierSamples, args...)
 	}
-	if err != nil {
+	if err != nil && (len(found) == 0 || !errors.Is(err, zabor.ErrUnfit)) {
 		return nil, fmt.Errorf("read settled rows of %s: %w", like.Provider, err)
 	}
 	return found, nil
