@@ -171,8 +171,8 @@ func (r *Resolver) gap(row Row) time.Duration {
 	switch {
 	case row.HookDue != "":
 		return min(max(row.Open.Watched, time.Second), longestGap)
-	case row.State == Captured: // until the lease ends, and some time more by a clock that was set back
-		return max(row.Open.SendUntil.Sub(row.ReadAt), time.Second)
+	case row.State == Captured: // until the lease ends; a clock that was set back may say that it is far
+		return min(max(row.Open.SendUntil.Sub(row.ReadAt), time.Second), longestGap)
 	case row.State == Pending:
 		return min(max(row.Open.Watched, time.Second), longestPendingGap)
 	case row.State == Doubt:

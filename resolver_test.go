@@ -227,6 +227,40 @@ func TestTheDatabasesClockJumps(t *testing.T) {
 	})
 }
 
+// A database's clock that was set back by a day keeps no resolver from rows that were due,
+// nor from the time that it has watched them.
+func TestTheDatabasesClockIsSetBack(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *sqlstore.Store) {
+		w := newWorld(t, s)
+		r := w.resolver()
+		r.settleControl()
+		absent, found := w.doubtful("absent"), w.doubtful("found")
+		captured := effect("captured")
+		w.fence.Do(t.Context(), captured, w.answers(zabor.Outcome{}))
+		w.swap(w.row(captured.Key), func(row *zabor.Row) { row.State, row.Cause = zabor.Captured, zabor.ByCall })
+		r.after(0)
+		w.leasesEnd(-24 * time.Hour)
+		for _, order := range []string{"found", "captured"} {
+			r.finds[order] = zabor.Finding{Outcome: zabor.Outcome{Verdict: zabor.Done, Reference: "pay of " + order}}
+		}
+		for range 4 { // a minute passes by each clock
+			r.clock = r.clock.Add(time.Minute)
+			if err := r.Round(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			w.leasesEnd(time.Minute)
+		}
+		if row := w.row(absent); row.State != zabor.Released || row.Cause != zabor.ByAbsence {
+			t.Errorf("%s by %s, want released by absence", row.State, row.Cause)
+		}
+		for _, k := range []zabor.Key{found, captured.Key} {
+			if row := w.row(k); row.State != zabor.Settled {
+				t.Errorf("%s is %s, want settled", k, row.State)
+			}
+		}
+	})
+}
+
 // A new send starts the watch anew, also where the row was seen in doubt before.
 func TestANewSendStartsTheWatchAnew(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *sqlstore.Store) {

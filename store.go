@@ -45,7 +45,8 @@ type Store interface {
 	// returns them. Open.Watcher is the resolver that had the lease before. A row
 	// that another resolver has leased, or that is being written at this moment, is
 	// left out. It takes no claim. Rows that cannot be read are leased as well: an
-	// [ErrUnfit] names them beside the others.
+	// [ErrUnfit] names them beside the others. If the database's clock was set back, a row
+	// seems due more than two hours from now: it is due, unless it is released.
 	Watch(ctx context.Context, w Watch) ([]Row, error)
 
 	// Watched ends a look at rows that Watch has returned to the resolver by. It

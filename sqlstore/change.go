@@ -240,17 +240,19 @@ func fromNow(d time.Duration) []any {
 	return []any{int64(1), micros(d)}
 }
 
-// due binds dueAt: that far from now, the end of all time (far enough from the greatest
-// number to be moved), or NULL for a finished row.
+// due binds dueAt: that far from now, never, or NULL for a finished row.
 func due(row zabor.Row, in time.Duration) []any {
 	switch {
 	case !row.Unfinished():
 		return []any{int64(0), nil}
 	case in == zabor.Never:
-		return []any{int64(0), int64(1 << 62)}
+		return []any{int64(0), never}
 	}
 	return []any{int64(1), micros(in)}
 }
+
+// never is the end of all time, far enough from the greatest number to be moved.
+const never = int64(1 << 62)
 
 // errVanished: the key was there when it was inserted, and not when it was read. It is
 // not free for that: the insert alone decides.

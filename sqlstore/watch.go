@@ -94,9 +94,10 @@ func (s *Store) dueOpen(w zabor.Watch) (query string, args []any) {
 	if s.waits.Load() {
 		lock = s.dialect.lock
 	}
-	where := "due_at <= {now} AND (watcher = ? OR watch_until <= {now} OR watch_until > {now} + ?)"
-	// However a clock has jumped, no lease is longer than the longest gap and a lease.
-	args = []any{w.By[:], micros(longestLease)}
+	// If the clock was set back, times seem further away than any that is written. Only a
+	// reminder of a released row may be so far.
+	where := "(due_at <= {now} OR due_at > {now} + ? AND due_at < ? AND state <> 'released') AND (watcher = ? OR watch_until <= {now} OR watch_until > {now} + ?)"
+	args = []any{micros(longestLease), never, w.By[:], micros(longestLease)}
 	if w.Scope != "" {
 		where += " AND " + inScope
 		args = append(args, scopeArgs(w.Scope)...)
@@ -118,7 +119,8 @@ func (s *Store) dueOpen(w zabor.Watch) (query string, args []any) {
 	return s.dialect.sql("SELECT " + keyColumns + " FROM zabor_fences WHERE " + where + " ORDER BY CASE WHEN state = 'pending' THEN 1 ELSE 0 END, due_at LIMIT ?" + lock), append(args, int64(w.Limit))
 }
 
-// longestLease is longer than a resolver keeps a row that it has seen.
+// longestLease is longer than any gap between two looks, and than the lease that a
+// resolver keeps for one.
 const longestLease = 2 * 60 * 60 * 1e9
 
 // scanKeyList reads the keys of a result.

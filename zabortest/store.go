@@ -1193,6 +1193,20 @@ func storeWatchDue(t *testing.T, s zabor.Store) {
 			}
 		}
 	}
+	// A clock that was set back by a day: what was due soon seems far away.
+	for _, state := range []zabor.State{zabor.Captured, zabor.Doubt, zabor.Pending, zabor.Settled, zabor.Held, zabor.Released} {
+		row := newRow("far " + string(state))
+		row.State = state
+		if state == zabor.Settled || state == zabor.Held {
+			row.HookDue = string(state)
+		}
+		if _, err := s.Insert(t.Context(), row, zabor.Write{DueIn: 24 * time.Hour}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := sorted(orders(watch(t, s, zabor.Watch{By: by}))); !slices.Equal(got, []string{"far captured", "far doubt", "far held", "far pending", "far settled"}) {
+		t.Errorf("by a clock that was set back these are due: %v; want all but the released one", got)
+	}
 	// A write sets it anew.
 	for _, row := range []zabor.Row{later, never, now} {
 		next := follow(row, zabor.Doubt)
