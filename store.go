@@ -23,7 +23,8 @@ type Store interface {
 
 	// Swap commits next in place of prev, the row as prev.Claim wrote it. Fields
 	// that are equal in both need not be written; Parked and Forwarded are not, since a
-	// [Store].Mark may have changed them meanwhile. next.Claim.Epoch is
+	// [Store].Mark may have changed them meanwhile. A new generation begins with next's
+	// Forwarded all the same. next.Claim.Epoch is
 	// prev.Claim.Epoch+1. [ErrStale]: the row has moved on or is gone. After
 	// ErrStale, a [HookError] or a [ReferenceError] nothing was written. A Swap
 	// whose commit went unconfirmed is found out by repeating it.

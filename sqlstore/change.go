@@ -215,7 +215,7 @@ func (s *Store) succession(prev, next zabor.Row, w zabor.Write) (change, error) 
 		}
 		left := number(moved || sent)
 		c.first = statement{s.text.update, slices.Concat(state, askedArgs(next), stateArgs(next), answer, s.openArgs(next),
-			[]any{number(prev.Parked != next.Parked), []byte(next.Parked), number(prev.Forwarded != next.Forwarded), number(next.Forwarded)}, fromNow(w.Lease), []any{number(w.ReplayFor != 0)}, fromNow(w.ReplayFor), due(next, w.DueIn), []any{number(moved), micros(silent), left, left}, claim), 1}
+			[]any{number(prev.Parked != next.Parked), []byte(next.Parked), number(prev.Forwarded != next.Forwarded || prev.Generation != next.Generation), number(next.Forwarded)}, fromNow(w.Lease), []any{number(w.ReplayFor != 0)}, fromNow(w.ReplayFor), due(next, w.DueIn), []any{number(moved), micros(silent), left, left}, claim), 1}
 	}
 	s.addReferences(&c, prev, next)
 	return c, nil

@@ -953,6 +953,17 @@ func storeMarks(t *testing.T, s zabor.Store) {
 	if got := load(t, s, row.Key); got.Parked != "" || got.Forwarded {
 		t.Errorf("parked %q, forwarded %v; want neither", got.Parked, got.Forwarded)
 	}
+	// A mark of the generation before says nothing of the next one, also if it came while
+	// the write of that was under way.
+	before := load(t, s, row.Key)
+	mark(row.Key, zabor.Mark{Forwarded: 1})
+	anew := follow(before, zabor.Released)
+	anew.Generation = 2
+	swap(t, s, before, anew)
+	mark(row.Key, zabor.Mark{Forwarded: 1})
+	if got := load(t, s, row.Key); got.Forwarded {
+		t.Error("a mark of the generation before is one of the next")
+	}
 	mark(zabor.Key{Order: "none", Step: "charge"}, zabor.Mark{Parked: "x"})
 	_, err := s.Load(t.Context(), zabor.Key{Order: "none", Step: "charge"})
 	wantErr(t, err, zabor.ErrNoRow)
