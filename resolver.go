@@ -312,9 +312,6 @@ func (r *Resolver) lookUp(ctx context.Context, row Row) (_ Row, why string, err 
 	case r.now().Before(r.later[row.Endpoint]), r.Fence.pauses.asked(row.Provider, row.Account, r.Fence.now()):
 		return row, "the provider asks to be left alone", nil
 	}
-	// Within the lease, lest another resolver asks meanwhile.
-	ctx, cancel := context.WithTimeout(ctx, LookupTime-time.Second)
-	defer cancel()
 	lateEnough := row.Open.Silent >= row.Open.Lease+row.Open.AbsentAfter
 	found, err := r.find(ctx, row)
 	if err != nil {
@@ -362,8 +359,12 @@ func (r *Resolver) lookUp(ctx context.Context, row Row) (_ Row, why string, err 
 	return next, "", err
 }
 
-// find looks row up, and notes when the provider wants to be left alone.
+// find looks row up within a lease, and notes when the provider wants to be left alone.
+// Several look-ups for one decision may outlast the lease: the decision's write has the
+// row's claim.
 func (r *Resolver) find(ctx context.Context, row Row) (Finding, error) {
+	ctx, cancel := context.WithTimeout(ctx, LookupTime-time.Second)
+	defer cancel()
 	found, err := r.Lookup(ctx, row)
 	if later, ok := errors.AsType[*LaterError](err); ok {
 		wait := later.After

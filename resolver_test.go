@@ -261,6 +261,53 @@ func TestTheDatabasesClockIsSetBack(t *testing.T) {
 	})
 }
 
+// swapping notes how many look-ups were under way when a row was written.
+type swapping struct {
+	zabor.Store
+	lookups *[]context.Context
+	running int
+}
+
+func (s *swapping) Swap(ctx context.Context, prev, next zabor.Row, w zabor.Write) error {
+	for _, lookup := range *s.lookups {
+		if lookup.Err() == nil {
+			s.running++
+		}
+	}
+	return s.Store.Swap(ctx, prev, next, w)
+}
+
+// Each look-up for one decision has a time of its own, and so has the write: slow ones
+// decide too.
+func TestSlowLookupsDecide(t *testing.T) {
+	t.Parallel()
+	w := onSQLite(t)
+	r := w.resolver()
+	r.settleControl()
+	k := w.doubtful("1001")
+	r.after(0)
+	var lookups []context.Context
+	store := &swapping{Store: w.store, lookups: &lookups}
+	w.fence.Store = store
+	ask := r.Lookup
+	r.Lookup = func(ctx context.Context, row zabor.Row) (zabor.Finding, error) {
+		for _, before := range lookups {
+			if before.Err() == nil {
+				t.Error("it has the time of an earlier look-up")
+			}
+		}
+		if until, ok := ctx.Deadline(); !ok || time.Until(until) > zabor.LookupTime {
+			t.Errorf("until %v; want a bound within a lease", until)
+		}
+		lookups = append(lookups, ctx)
+		return ask(ctx, row)
+	}
+	r.after(watchTime)
+	if row := w.row(k); row.State != zabor.Released || row.Cause != zabor.ByAbsence || len(lookups) != 2 || store.running != 0 {
+		t.Errorf("%s by %s, %d look-ups, %d under way with the write; want released by absence after 2, 0", row.State, row.Cause, len(lookups), store.running)
+	}
+}
+
 // A new send starts the watch anew, also where the row was seen in doubt before.
 func TestANewSendStartsTheWatchAnew(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *sqlstore.Store) {
