@@ -66,11 +66,14 @@ func (s *Store) watch(ctx context.Context, w zabor.Watch) ([]zabor.Row, error) {
 	defer rows.Close()
 	for rows.Next() {
 		row, err := s.scanRow(rows)
-		if err != nil {
-			unread = append(unread, fmt.Errorf("%w: %w", zabor.ErrUnfit, err))
-			continue
+		switch {
+		case errors.Is(err, zabor.ErrUnfit):
+			unread = append(unread, err)
+		case err != nil:
+			return nil, err
+		default:
+			found = append(found, row)
 		}
-		found = append(found, row)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
