@@ -259,7 +259,7 @@ func TestADueHookKeepsTheReason(t *testing.T) {
 				if due.State != tt.state || due.HookDue != string(tt.state) || due.Reason != tt.want {
 					t.Errorf("%s, due %q, reason %q; want %s, its hook due, %q", due.State, due.HookDue, due.Reason, tt.state, tt.want)
 				}
-				notes, err := s.Notes(t.Context(), e.Key)
+				notes, err := s.History().Of(t.Context(), e.Key)
 				if err != nil || len(notes) != 1 || !strings.Contains(notes[0].Text, "failed: the shop's table is locked") || notes[0].Epoch != due.Claim.Epoch {
 					t.Errorf("history %+v, %v; want the failure of the hook", notes, err)
 				}
