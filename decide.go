@@ -46,7 +46,7 @@ func (d Decision) Made(row Row) bool {
 	case Decline:
 		return row.State == Declined && row.Cause != ByForm
 	case Release:
-		return row.State == Released
+		return row.State == Released && row.Cause == ByPerson
 	case Hold:
 		return row.State == Held
 	}
@@ -138,8 +138,8 @@ func (d Decision) next(row Row) (Row, error) {
 		switch {
 		case row.State == Settled || row.State == Pending:
 			return refuse("the provider has done it: %s", row.Reference)
-		case row.State == Released:
-			return refuse("it is free already; its message is called when it is delivered")
+		case d.Made(row):
+			return refuse("a person has released it already; its message is called when it is delivered")
 		case row.State != Declined && row.Reference != "":
 			return refuse("the provider has given the reference %s for it: settle or decline it", row.Reference)
 		}

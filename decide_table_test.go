@@ -31,7 +31,7 @@ func TestDecisionNext(t *testing.T) {
 						case Decline:
 							refuse = state == Settled || state == Declined && cause != ByForm || unproven > 0 && !checked
 						case Release:
-							refuse = state == Settled || state == Pending || state == Released || unproven > 0 && !checked
+							refuse = state == Settled || state == Pending || state == Released && cause == ByPerson || unproven > 0 && !checked
 						case Hold:
 							refuse = state == Settled || state == Declined || state == Held
 						}
@@ -120,7 +120,8 @@ func TestMade(t *testing.T) {
 		{Decision{Action: Settle, Reference: "a"}, Row{State: Held, Reference: "a"}, false},
 		{Decision{Action: Decline}, Row{State: Declined, Cause: ByCall}, true},
 		{Decision{Action: Decline}, Row{State: Declined, Cause: ByForm}, false},
-		{Decision{Action: Release}, Row{State: Released}, true},
+		{Decision{Action: Release}, Row{State: Released, Cause: ByPerson}, true},
+		{Decision{Action: Release}, Row{State: Released, Cause: ByAbsence}, false},
 		{Decision{Action: Hold}, Row{State: Held}, true},
 		{Decision{Action: Hold}, Row{State: Doubt}, false},
 		{Decision{}, Row{State: Held}, false},

@@ -35,7 +35,7 @@ func TestWhatAPersonMayDecide(t *testing.T) {
 	refused := map[zabor.Action][]zabor.State{
 		zabor.Settle:  {},
 		zabor.Decline: {zabor.Settled, zabor.Declined},
-		zabor.Release: {zabor.Settled, zabor.Pending, zabor.Released},
+		zabor.Release: {zabor.Settled, zabor.Pending},
 		zabor.Hold:    {zabor.Settled, zabor.Declined, zabor.Held},
 	}
 	after := map[zabor.Action]zabor.State{zabor.Settle: zabor.Settled, zabor.Decline: zabor.Declined, zabor.Release: zabor.Released, zabor.Hold: zabor.Held}
@@ -77,7 +77,7 @@ func TestWhatAPersonMayDecide(t *testing.T) {
 		}
 		// Those of machines are beside them.
 		notes = slices.DeleteFunc(notes, func(n zabor.Note) bool { return n.By == "" })
-		if want := 4*8 - 8; len(notes) != want {
+		if want := 4*8 - 7; len(notes) != want {
 			t.Errorf("%d notes, want %d: one for each decision", len(notes), want)
 		}
 		for _, n := range notes {
@@ -139,6 +139,46 @@ func TestReleaseOfADoubtfulRow(t *testing.T) {
 		}
 		if now := w.row(e.Key); w.calls != 1 || now.ProviderKey != row.ProviderKey || now.Generation != 1 {
 			t.Errorf("calls=%d generation=%d, want 1 and 1, and the same key: %s, was %s", w.calls, now.Generation, now.ProviderKey, row.ProviderKey)
+		}
+	})
+}
+
+// Whatever released a row and left it without tries: a person's release allows one more
+// call, and takes the proof that any release takes. The caller has no message ids, as the
+// proxy has none.
+func TestReleaseOfASpentRow(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *sqlstore.Store) {
+		for _, cause := range []zabor.Cause{zabor.ByAbsence, zabor.ByCall} {
+			w := newWorld(t, s)
+			e := effect("1001 " + string(cause))
+			e.MaxAttempts = 1
+			w.fence.Do(t.Context(), e, w.answers(zabor.Outcome{}))
+			w.leasesEnd(time.Hour)
+			w.swap(w.row(e.Key), func(r *zabor.Row) { r.State, r.Cause = zabor.Released, cause })
+			if _, err := w.fence.Do(t.Context(), e, w.answers(done)); !errors.Is(err, zabor.ErrSpent) {
+				t.Fatalf("error %v, want %v", err, zabor.ErrSpent)
+			}
+			d := zabor.Decision{Key: e.Key, Seen: w.row(e.Key).Claim, Action: zabor.Release}
+			if _, err := w.decide(d); !errors.Is(err, zabor.ErrRefused) {
+				t.Errorf("released by %s, a release without proof: %v, want it refused", cause, err)
+			}
+			d.CheckedProvider = true
+			row, err := w.decide(d)
+			if err != nil || !d.Made(row) {
+				t.Fatalf("released by %s, and then by a person: %v", cause, err)
+			}
+			d.Seen = row.Claim
+			if _, err := w.decide(d); !errors.Is(err, zabor.ErrRefused) {
+				t.Errorf("released twice by a person: %v, want it refused", err)
+			}
+			for range 2 {
+				if _, err := w.fence.Do(t.Context(), e, w.answers(zabor.Outcome{})); !errors.Is(err, zabor.ErrInDoubt) {
+					t.Errorf("after the release: %v, want the doubt of one more call", err)
+				}
+			}
+			if w.calls != 2 {
+				t.Errorf("calls=%d, want 2", w.calls)
+			}
 		}
 	})
 }

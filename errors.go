@@ -30,6 +30,9 @@ var (
 	ErrHeld = errors.New("held for a person")
 	// ErrSpent: the attempts are used up. The message is parked.
 	ErrSpent = errors.New("attempts spent")
+	// ErrUnfit: the request cannot be made, the fence table does not take a value, or
+	// the row cannot be read. The message is parked; nothing was sent.
+	ErrUnfit = errors.New("not fit for the fence")
 	// ErrOtherRequest: the same key was asked for with another request. The
 	// message is parked; nothing was sent.
 	ErrOtherRequest = errors.New("the same key with another request")
@@ -73,7 +76,7 @@ func (e *LaterError) Unwrap() error { return e.Err }
 // Park reports whether err means that the message belongs in the failure
 // transport: retrying it by itself cannot help.
 func Park(err error) bool {
-	for _, reason := range []error{ErrHeld, ErrSpent, ErrOtherRequest, ErrMalformed} {
+	for _, reason := range []error{ErrHeld, ErrSpent, ErrOtherRequest, ErrMalformed, ErrUnfit} {
 		if errors.Is(err, reason) {
 			return true
 		}

@@ -1,6 +1,7 @@
 package zabor_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -360,6 +361,106 @@ func TestACallThatLingers(t *testing.T) {
 	r.after(time.Minute)
 	if row := w.row(e.Key); row.State != zabor.Settled {
 		t.Errorf("%s, want settled by the hit", row.State)
+	}
+}
+
+// What can never be kept, or whose row cannot be read, is parked: it is not called, and
+// no outage.
+func TestWhatIsUnfitIsParked(t *testing.T) {
+	long := bytes.Repeat([]byte("x"), 4<<20+1)
+	for name, change := range map[string]func(w *world, e *zabor.Effect){
+		"a long request": func(_ *world, e *zabor.Effect) {
+			e.Render = func(zabor.ProviderKeys, string) ([]byte, error) { return long, nil }
+		},
+		"long values of hooks": func(_ *world, e *zabor.Effect) { e.HookData = long },
+		"no request": func(_ *world, e *zabor.Effect) {
+			e.Render = func(zabor.ProviderKeys, string) ([]byte, error) { return nil, errors.New("no amount") }
+		},
+		"no order": func(_ *world, e *zabor.Effect) { e.Key.Order = "" },
+		"a long request of a row that is free": func(w *world, e *zabor.Effect) {
+			w.fence.Do(w.t.Context(), *e, w.answers(zabor.Outcome{Verdict: zabor.Unsent}))
+			w.restart()
+			w.calls = 0
+			e.Render = func(zabor.ProviderKeys, string) ([]byte, error) { return long, nil }
+		},
+		"no request of a row that is free": func(w *world, e *zabor.Effect) {
+			w.fence.Do(w.t.Context(), *e, w.answers(zabor.Outcome{Verdict: zabor.Unsent}))
+			w.restart()
+			w.calls = 0
+			e.Render = func(zabor.ProviderKeys, string) ([]byte, error) { return nil, errors.New("no amount") }
+		},
+		"an attempt id of another program": func(w *world, e *zabor.Effect) {
+			w.fence.Do(w.t.Context(), *e, w.answers(done))
+			w.calls = 0
+			if w.store.Dialect() == "mysql" { // whose column has 16 bytes
+				w.exec("UPDATE zabor_fences SET answer_header = '{'")
+				return
+			}
+			w.exec("UPDATE zabor_fences SET attempt_id = substr(attempt_id, 1, 3)")
+		},
+		"headers of another program": func(w *world, e *zabor.Effect) {
+			w.fence.Do(w.t.Context(), *e, w.answers(done))
+			w.calls = 0
+			w.exec("UPDATE zabor_fences SET answer_header = 'x'")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachStore(t, func(t *testing.T, s *sqlstore.Store) {
+				w := newWorld(t, s)
+				e := effect("1001")
+				change(w, &e)
+				if _, err := w.fence.Do(t.Context(), e, w.answers(done)); !errors.Is(err, zabor.ErrUnfit) || !zabor.Park(err) || w.calls != 0 {
+					t.Errorf("error %v, parked %v, calls=%d; want %v, parked, no call", err, zabor.Park(err), w.calls, zabor.ErrUnfit)
+				}
+			})
+		})
+	}
+}
+
+// That a call lingers is not lost where its answer comes late: its lease has ended, its
+// request was sent again, or its row has vanished.
+func TestALateAnswerOfACallThatLingers(t *testing.T) {
+	for name, meanwhile := range map[string]func(w *world, e zabor.Effect){
+		"expired": func(w *world, e zabor.Effect) {
+			w.swap(w.row(e.Key), func(r *zabor.Row) { r.State, r.Cause = zabor.Doubt, zabor.ByExpiry })
+		},
+		"sent again": func(w *world, e zabor.Effect) {
+			w.swap(w.row(e.Key), func(r *zabor.Row) {
+				r.State, r.Cause, r.Unproven, r.Open.Replays, r.Open.Send = zabor.Doubt, zabor.ByExpiry, 2, 1, [16]byte{1}
+			})
+		},
+		"vanished": func(w *world, _ zabor.Effect) { w.deleteAll() },
+		"vanished, and delivered again": func(w *world, e zabor.Effect) {
+			w.deleteAll()
+			e.MissingRow = zabor.Doubt
+			if _, err := w.fence.Do(w.t.Context(), e, w.answers(done)); !errors.Is(err, zabor.ErrInDoubt) {
+				w.t.Error(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachStore(t, func(t *testing.T, s *sqlstore.Store) {
+				w := newWorld(t, s)
+				e := effect("1001")
+				e.ReplayFor = time.Hour
+				w.fence.Do(t.Context(), e, func(context.Context, zabor.Row) zabor.Outcome {
+					meanwhile(w, e)
+					return zabor.Outcome{Lingers: true, Reason: "500"}
+				})
+				r := w.resolver()
+				r.Replay = func(context.Context, zabor.Row) zabor.Outcome {
+					t.Error("it is sent again")
+					return zabor.Outcome{}
+				}
+				r.settleControl()
+				r.after(0)
+				w.leasesEnd(time.Minute)
+				r.after(watchTime)
+				if row := w.row(e.Key); row.State != zabor.Doubt || !row.Open.Lingers {
+					t.Errorf("%s by %s, lingers %v; want doubt", row.State, row.Cause, row.Open.Lingers)
+				}
+			})
+		})
 	}
 }
 

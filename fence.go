@@ -63,8 +63,8 @@ type Call func(ctx context.Context, row Row) Outcome
 // Nil: the returned row is Settled, Pending or Declined, now or earlier, and the
 // message may be acked. [ErrBusy], [ErrInDoubt], [ErrReleased], [ErrPaused] and
 // [ErrHookDue]: do not ack; the message comes back later. [ErrHeld], [ErrSpent],
-// [ErrOtherRequest] and [ErrMalformed]: ack only after the message is parked. After
-// any other error nothing was sent and Do may be tried again.
+// [ErrOtherRequest], [ErrMalformed] and [ErrUnfit]: ack only after the message is
+// parked. After any other error nothing was sent and Do may be tried again.
 func (f *Fence) Do(ctx context.Context, e Effect, call Call) (Row, error) {
 	start := time.Now() // before the capture: no clock skew can stretch the claim
 	pass, err := f.enter(ctx, e)
@@ -128,7 +128,7 @@ func (f *Fence) capture(ctx context.Context, e Effect) (row Row, mine bool, err 
 // fresh is the row of e before it is in the table.
 func (f *Fence) fresh(e Effect) (Row, error) {
 	if err := e.Validate(); err != nil {
-		return Row{}, err
+		return Row{}, fmt.Errorf("%w: %w", ErrUnfit, err)
 	}
 	row := Row{Key: e.Key, State: e.MissingRow, Cause: ByCall, Claim: Claim{}.next(), Generation: 1, Tries: 1, Unproven: 1}
 	switch row.State {
@@ -157,7 +157,11 @@ func (f *Fence) take(row Row, e Effect) (Row, error) {
 	row.Amount, row.Fingerprint, row.Open.HookData = e.Amount, e.Fingerprint, e.HookData
 	row.Open.Lease = Lease(e.Timeout)
 	row.Open.AbsentAfter, row.Open.HoldAfter, row.Open.PendingFor = e.AbsentAfter, e.HoldAfter, e.PendingFor
-	return e.render(row)
+	next, err := e.render(row)
+	if err != nil {
+		return Row{}, fmt.Errorf("%w: the request cannot be made: %w", ErrUnfit, err)
+	}
+	return next, nil
 }
 
 // call sends the request of row, or its two requests, and returns how that ended.

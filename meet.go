@@ -164,7 +164,7 @@ func differing(row Row, e Effect) string {
 // stateError is what the state of a row tells a delivery.
 func stateError(row Row) error {
 	if row.HookDue != "" {
-		return rowError(row, ErrHookDue)
+		return &Error{Key: row.Key, Row: row, Err: ErrHookDue, Reason: "the hook " + row.HookDue + " must still run, and is tried again; the row's history says why it failed"}
 	}
 	switch row.State {
 	case Declined:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -220,6 +221,60 @@ func TestADueHook(t *testing.T) {
 	})
 }
 
+// A hook that fails takes nothing from the row: why it is in its state stays, and is what
+// the hook is given when it runs. The failure is in the row's history.
+func TestADueHookKeepsTheReason(t *testing.T) {
+	for name, tt := range map[string]struct {
+		outcome   zabor.Outcome
+		meanwhile func(w *world, row zabor.Row)
+		state     zabor.State
+		want      string
+	}{
+		"a no": {zabor.Outcome{Verdict: zabor.Refused, Reason: "insufficient funds"}, func(*world, zabor.Row) {}, zabor.Declined, "insufficient funds"},
+		"held": {zabor.Outcome{Verdict: zabor.Misdirected, Reason: "HTTP 404"}, func(*world, zabor.Row) {}, zabor.Held, "HTTP 404"},
+		"two references": {done, func(w *world, row zabor.Row) {
+			w.swap(row, func(r *zabor.Row) { r.State, r.Reference = zabor.Pending, "pay_0" })
+		}, zabor.Settled, "two references: pay_0 and pay_1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachStore(t, func(t *testing.T, s *sqlstore.Store) {
+				w := newWorld(t, s)
+				broken, bound := true, ""
+				w.fence.Hook = func(row zabor.Row) (*zabor.Hook, error) {
+					switch {
+					case row.State != tt.state:
+						return nil, nil
+					case broken:
+						return nil, errors.New("the shop's table is locked")
+					}
+					bound = row.Reason
+					return nil, nil
+				}
+				e := effect("1001")
+				w.fence.Do(t.Context(), e, func(_ context.Context, row zabor.Row) zabor.Outcome {
+					tt.meanwhile(w, row)
+					return tt.outcome
+				})
+				due := w.row(e.Key)
+				if due.State != tt.state || due.HookDue != string(tt.state) || due.Reason != tt.want {
+					t.Errorf("%s, due %q, reason %q; want %s, its hook due, %q", due.State, due.HookDue, due.Reason, tt.state, tt.want)
+				}
+				notes, err := s.History().Of(t.Context(), e.Key)
+				if err != nil || len(notes) != 1 || !strings.Contains(notes[0].Text, "failed: the shop's table is locked") || notes[0].Epoch != due.Claim.Epoch {
+					t.Errorf("history %+v, %v; want the failure of the hook", notes, err)
+				}
+				broken = false
+				if err := w.fence.RunHook(t.Context(), due); err != nil {
+					t.Fatal(err)
+				}
+				if row := w.row(e.Key); row.Reason != tt.want || bound != tt.want || row.HookDue != "" {
+					t.Errorf("after the hook: reason %q, it was given %q, due %q; want %q", row.Reason, bound, row.HookDue, tt.want)
+				}
+			})
+		})
+	}
+}
+
 // A capture whose hook fails sends nothing; it counts as an attempt.
 func TestTheCapturesHookFails(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *sqlstore.Store) {
@@ -342,6 +397,72 @@ func TestAReplayKeepsToItsOwnProvidersTime(t *testing.T) {
 				}
 				for range 5 {
 					r.after(time.Minute)
+				}
+			})
+		})
+	}
+}
+
+// The hook of the capture belongs to that of a no: it runs again for a new attempt after
+// one, and not for another try of the same attempt. A hook that cannot run twice sends
+// nothing, and a person gets the order going again.
+func TestTheCapturesHookAfterADecline(t *testing.T) {
+	const reserve, giveBack = "UPDATE app SET n = n + 1 WHERE id = 1", "UPDATE app SET n = n - 1 WHERE id = 1"
+	for name, tt := range map[string]struct {
+		captured string
+		mend     string // by the shop; empty: nothing is wrong
+		n        int    // at the end
+	}{
+		"UPDATE":        {reserve, "", 1},
+		"INSERT":        {"INSERT INTO app VALUES (2, 0)", "DELETE FROM app WHERE id = 2", -1},
+		"INSERT or not": {"INSERT INTO app SELECT 2, 0 WHERE NOT EXISTS (SELECT 1 FROM app WHERE id = 2)", "", -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachStore(t, func(t *testing.T, s *sqlstore.Store) {
+				w := newWorld(t, s)
+				w.exec("CREATE TABLE app (id INT PRIMARY KEY, n INT)")
+				w.exec("INSERT INTO app VALUES (1, 0)")
+				hook := func(row zabor.Row) (*zabor.Hook, error) {
+					switch row.State {
+					case zabor.Captured:
+						return &zabor.Hook{Name: "captured", SQL: tt.captured, Rows: -1}, nil
+					case zabor.Declined:
+						return &zabor.Hook{Name: "declined", SQL: giveBack, Rows: 1}, nil
+					}
+					return nil, nil
+				}
+				e := effect("1001")
+				e.MaxAttempts = 2
+				do := func(o zabor.Outcome, want error) {
+					t.Helper()
+					w.restart()
+					w.fence.Hook = hook
+					if _, err := w.fence.Do(t.Context(), e, w.answers(o)); !errors.Is(err, want) {
+						t.Fatalf("error %v, want %v", err, want)
+					}
+				}
+				release := func() {
+					t.Helper()
+					if _, err := w.decide(zabor.Decision{Key: e.Key, Seen: w.row(e.Key).Claim, Action: zabor.Release}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				do(zabor.Outcome{Verdict: zabor.Unsent}, zabor.ErrReleased)
+				do(zabor.Outcome{Verdict: zabor.Refused, Reason: "card"}, nil)
+				release()
+				if tt.mend != "" {
+					do(done, zabor.ErrReleased)
+					do(done, zabor.ErrSpent)
+					if row := w.row(e.Key); w.calls != 2 || !strings.Contains(row.Reason, "hook captured") || !strings.Contains(row.Reason, "nothing was sent") {
+						t.Errorf("calls=%d, reason %q; want 2, and that the hook failed", w.calls, row.Reason)
+					}
+					w.exec(tt.mend)
+					release()
+				}
+				do(done, nil)
+				var n int
+				if err := s.DB().QueryRowContext(t.Context(), "SELECT n FROM app WHERE id = 1").Scan(&n); err != nil || n != tt.n || w.calls != 3 {
+					t.Errorf("n=%d, %v, calls=%d; want %d, 3", n, err, w.calls, tt.n)
 				}
 			})
 		})

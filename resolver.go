@@ -115,7 +115,7 @@ func (r *Resolver) Round(ctx context.Context) error {
 	for ctx.Err() == nil {
 		rows, err := r.Fence.Store.Watch(ctx, Watch{By: r.id, Scope: r.Scope, Providers: r.Providers, Others: r.Others, For: LookupTime, Limit: watchLimit})
 		if err != nil {
-			return errors.Join(append(errs, fmt.Errorf("list open rows: %w", err))...)
+			errs = append(errs, fmt.Errorf("list open rows: %w", err))
 		}
 		errs = append(errs, r.lookAt(ctx, rows))
 		for _, row := range rows {
@@ -171,8 +171,8 @@ func (r *Resolver) gap(row Row) time.Duration {
 	switch {
 	case row.HookDue != "":
 		return min(max(row.Open.Watched, time.Second), longestGap)
-	case row.State == Captured: // until the lease ends, and some time more by a clock that was set back
-		return max(row.Open.SendUntil.Sub(row.ReadAt), time.Second)
+	case row.State == Captured: // until the lease ends; a clock that was set back may say that it is far
+		return min(max(row.Open.SendUntil.Sub(row.ReadAt), time.Second), longestGap)
 	case row.State == Pending:
 		return min(max(row.Open.Watched, time.Second), longestPendingGap)
 	case row.State == Doubt:
@@ -312,9 +312,6 @@ func (r *Resolver) lookUp(ctx context.Context, row Row) (_ Row, why string, err 
 	case r.now().Before(r.later[row.Endpoint]), r.Fence.pauses.asked(row.Provider, row.Account, r.Fence.now()):
 		return row, "the provider asks to be left alone", nil
 	}
-	// Within the lease, lest another resolver asks meanwhile.
-	ctx, cancel := context.WithTimeout(ctx, LookupTime-time.Second)
-	defer cancel()
 	lateEnough := row.Open.Silent >= row.Open.Lease+row.Open.AbsentAfter
 	found, err := r.find(ctx, row)
 	if err != nil {
@@ -362,8 +359,12 @@ func (r *Resolver) lookUp(ctx context.Context, row Row) (_ Row, why string, err 
 	return next, "", err
 }
 
-// find looks row up, and notes when the provider wants to be left alone.
+// find looks row up within a lease, and notes when the provider wants to be left alone.
+// Several look-ups for one decision may outlast the lease: the decision's write has the
+// row's claim.
 func (r *Resolver) find(ctx context.Context, row Row) (Finding, error) {
+	ctx, cancel := context.WithTimeout(ctx, LookupTime-time.Second)
+	defer cancel()
 	found, err := r.Lookup(ctx, row)
 	if later, ok := errors.AsType[*LaterError](err); ok {
 		wait := later.After

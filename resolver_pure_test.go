@@ -57,6 +57,7 @@ func TestGap(t *testing.T) {
 		{Row{State: Settled, HookDue: "settled", Open: Open{Watched: time.Hour}}, longestGap},
 		{Row{State: Captured, ReadAt: testNow, Open: Open{SendUntil: testNow.Add(time.Minute)}}, time.Minute},
 		{Row{State: Captured, ReadAt: testNow, Open: Open{SendUntil: testNow.Add(-time.Minute)}}, time.Second},
+		{Row{State: Captured, ReadAt: testNow, Open: Open{SendUntil: testNow.Add(24 * time.Hour)}}, longestGap},
 	} {
 		if got := r.gap(tt.row); got != tt.want {
 			t.Errorf("%s, watched %s, silent %s: %s, want %s", tt.row.State, tt.row.Open.Watched, tt.row.Open.Silent, got, tt.want)

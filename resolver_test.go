@@ -227,6 +227,87 @@ func TestTheDatabasesClockJumps(t *testing.T) {
 	})
 }
 
+// A database's clock that was set back by a day keeps no resolver from rows that were due,
+// nor from the time that it has watched them.
+func TestTheDatabasesClockIsSetBack(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *sqlstore.Store) {
+		w := newWorld(t, s)
+		r := w.resolver()
+		r.settleControl()
+		absent, found := w.doubtful("absent"), w.doubtful("found")
+		captured := effect("captured")
+		w.fence.Do(t.Context(), captured, w.answers(zabor.Outcome{}))
+		w.swap(w.row(captured.Key), func(row *zabor.Row) { row.State, row.Cause = zabor.Captured, zabor.ByCall })
+		r.after(0)
+		w.leasesEnd(-24 * time.Hour)
+		for _, order := range []string{"found", "captured"} {
+			r.finds[order] = zabor.Finding{Outcome: zabor.Outcome{Verdict: zabor.Done, Reference: "pay of " + order}}
+		}
+		for range 4 { // a minute passes by each clock
+			r.clock = r.clock.Add(time.Minute)
+			if err := r.Round(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			w.leasesEnd(time.Minute)
+		}
+		if row := w.row(absent); row.State != zabor.Released || row.Cause != zabor.ByAbsence {
+			t.Errorf("%s by %s, want released by absence", row.State, row.Cause)
+		}
+		for _, k := range []zabor.Key{found, captured.Key} {
+			if row := w.row(k); row.State != zabor.Settled {
+				t.Errorf("%s is %s, want settled", k, row.State)
+			}
+		}
+	})
+}
+
+// swapping notes how many look-ups were under way when a row was written.
+type swapping struct {
+	zabor.Store
+	lookups *[]context.Context
+	running int
+}
+
+func (s *swapping) Swap(ctx context.Context, prev, next zabor.Row, w zabor.Write) error {
+	for _, lookup := range *s.lookups {
+		if lookup.Err() == nil {
+			s.running++
+		}
+	}
+	return s.Store.Swap(ctx, prev, next, w)
+}
+
+// Each look-up for one decision has a time of its own, and so has the write: slow ones
+// decide too.
+func TestSlowLookupsDecide(t *testing.T) {
+	t.Parallel()
+	w := onSQLite(t)
+	r := w.resolver()
+	r.settleControl()
+	k := w.doubtful("1001")
+	r.after(0)
+	var lookups []context.Context
+	store := &swapping{Store: w.store, lookups: &lookups}
+	w.fence.Store = store
+	ask := r.Lookup
+	r.Lookup = func(ctx context.Context, row zabor.Row) (zabor.Finding, error) {
+		for _, before := range lookups {
+			if before.Err() == nil {
+				t.Error("it has the time of an earlier look-up")
+			}
+		}
+		if until, ok := ctx.Deadline(); !ok || time.Until(until) > zabor.LookupTime {
+			t.Errorf("until %v; want a bound within a lease", until)
+		}
+		lookups = append(lookups, ctx)
+		return ask(ctx, row)
+	}
+	r.after(watchTime)
+	if row := w.row(k); row.State != zabor.Released || row.Cause != zabor.ByAbsence || len(lookups) != 2 || store.running != 0 {
+		t.Errorf("%s by %s, %d look-ups, %d under way with the write; want released by absence after 2, 0", row.State, row.Cause, len(lookups), store.running)
+	}
+}
+
 // A new send starts the watch anew, also where the row was seen in doubt before.
 func TestANewSendStartsTheWatchAnew(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *sqlstore.Store) {
@@ -348,6 +429,28 @@ func TestAProviderThatHangsDelaysItsOwnRows(t *testing.T) {
 		}
 		if row := w.row(rows["hangs"]); row.State != zabor.Settled {
 			t.Errorf("%s is %s in the end, want settled", row.Key, row.State)
+		}
+	})
+}
+
+// A row that another program has spoilt keeps no other from being looked at.
+func TestAnUnreadableRowStopsNoOther(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *sqlstore.Store) {
+		w := newWorld(t, s)
+		r := w.resolver()
+		w.doubtful("bad")
+		w.exec("UPDATE zabor_fences SET answer_status = 200, answer_header = '{', answer_body = order_id")
+		k := w.doubtful("good")
+		r.finds["good"] = zabor.Finding{Outcome: done}
+		w.dueNow()
+		if err := r.Round(t.Context()); !errors.Is(err, zabor.ErrUnfit) {
+			t.Errorf("error %v, want %v", err, zabor.ErrUnfit)
+		}
+		if row := w.row(k); row.State != zabor.Settled {
+			t.Errorf("beside a row that cannot be read %s is %s, want settled", k, row.State)
+		}
+		if err := r.Round(t.Context()); err != nil { // it has a lease as any other
+			t.Errorf("the next round: %v", err)
 		}
 	})
 }

@@ -146,12 +146,12 @@ type Open struct {
 	Request    []byte // the frozen request; nil: it may not be kept
 	PrepareKey string // idempotency key of the first request of two; empty: there is one request
 	HookData   []byte // values that hooks bind from the message; nil: none
-	HookDone   bool   // the hook of the capture has run
+	HookDone   bool   // the hook of the capture has run, and the row was not declined since
 	Sealed     Sealed // what the store could not decrypt
 
 	Send    [16]byte // id of the latest send: that of the claim of its capture or replay
 	Replays int      // sends of the same request under the same key, by the resolver
-	Lingers bool     // the provider may carry the latest send out later by itself: absence proves nothing, and nothing is replayed
+	Lingers bool     // the provider may carry a send out later by itself: absence proves nothing, and nothing is replayed
 
 	// Deadlines, fixed at capture.
 	Lease       time.Duration // of the latest claim

@@ -87,7 +87,8 @@ func (s *saving) after(row Row) Row {
 // try commits s.next, or what must be committed in its place now that the row has
 // moved on. A reference is saved in every state, and where the row has vanished. Any
 // other outcome decides while no later send was made and no person has spoken;
-// afterwards it is a note.
+// afterwards it is a note. That a send lingers is also noted in a later doubt of
+// its key.
 func (s *saving) try(ctx context.Context) (Row, error) {
 	for {
 		written, err := s.commit(ctx)
@@ -112,6 +113,9 @@ func (s *saving) try(ctx context.Context) (Row, error) {
 			s.next = adopt(s.row, s.outcome, s.cause)
 		case decidable(s.row, s.sent.Open.Send) && (s.outcome.Verdict != Unproven || s.row.State == Captured):
 			s.next = s.after(s.row)
+		case s.outcome.Lingers && s.row.State == Doubt && s.row.ProviderKey == s.sent.ProviderKey && !s.row.Open.Lingers:
+			s.next = s.row.follow(Doubt, s.row.Cause, s.outcome.Reason)
+			s.next.Open.Lingers = true
 		default:
 			text := fmt.Sprintf("a late answer of epoch %d changed nothing: %s: %s", s.sent.Claim.Epoch, s.outcome.Verdict, s.outcome.Reason)
 			return s.row, s.f.Store.Note(ctx, s.row.Key, Note{Epoch: s.sent.Claim.Epoch, Kind: evidence, Text: text})
@@ -149,6 +153,7 @@ func (s *saving) insert(ctx context.Context) (Row, error) {
 		id := next.Claim
 		next = s.sent.follow(Doubt, ByMissingRow, "the row had vanished when the answer came, and the row of another call may have: "+s.outcome.Reason)
 		next.Claim = id
+		next.Open.Lingers = next.Open.Lingers || s.outcome.Lingers
 	}
 	next = next.vanished(f.hookDue(next))
 	w := Write{Lease: s.sent.Open.Lease, DueIn: dueIn(next)}

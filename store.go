@@ -16,14 +16,15 @@ type Store interface {
 	// returns the row in the table then. The returned row has row's claim exactly
 	// when this call inserted it, also where the answer to the commit was lost.
 	//
-	// After a [HookError] or a [ReferenceError] nothing was written. After any
-	// other error the row may have been inserted; a later Insert of the same row
+	// After a [HookError], a [ReferenceError] or [ErrUnfit], of a row that the table does
+	// not take or one there that cannot be read, nothing was written. After any other error the row may have been inserted; a later Insert of the same row
 	// finds out.
 	Insert(ctx context.Context, row Row, w Write) (Row, error)
 
 	// Swap commits next in place of prev, the row as prev.Claim wrote it. Fields
 	// that are equal in both need not be written; Parked and Forwarded are not, since a
-	// [Store].Mark may have changed them meanwhile. next.Claim.Epoch is
+	// [Store].Mark may have changed them meanwhile. A new generation begins with next's
+	// Forwarded all the same. next.Claim.Epoch is
 	// prev.Claim.Epoch+1. [ErrStale]: the row has moved on or is gone. After
 	// ErrStale, a [HookError] or a [ReferenceError] nothing was written. A Swap
 	// whose commit went unconfirmed is found out by repeating it.
@@ -44,7 +45,9 @@ type Store interface {
 	// Watch leases open rows that are due, doubtful ones before pending ones, and
 	// returns them. Open.Watcher is the resolver that had the lease before. A row
 	// that another resolver has leased, or that is being written at this moment, is
-	// left out. It takes no claim.
+	// left out. It takes no claim. Rows that cannot be read are leased as well: an
+	// [ErrUnfit] names them beside the others. If the database's clock was set back, a row
+	// seems due more than two hours from now: it is due, unless it is released.
 	Watch(ctx context.Context, w Watch) ([]Row, error)
 
 	// Watched ends a look at rows that Watch has returned to the resolver by. It
@@ -56,7 +59,8 @@ type Store interface {
 	// Samples lists up to limit rows of like's step that the provider itself has settled
 	// at the endpoint of like, through a call or a look-up: those that were settled after
 	// like's latest send, oldest first; if there are none, older ones, newest first. A
-	// look-up with a good credential must find each of them.
+	// look-up with a good credential must find each of them. Those that cannot be read are
+	// left out, unless there are no others.
 	Samples(ctx context.Context, like Row, limit int) ([]Row, error)
 
 	// Mark sets a mark beside the row of k. It takes no claim. Without such a row

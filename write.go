@@ -64,8 +64,7 @@ func (f *Fence) swap(ctx context.Context, row, next Row, w Write) (Row, error) {
 	due := closing(next)
 	due.Claim = row.Claim.next() // another write than the one with the hook
 	due.HookDue = string(next.State)
-	due.Reason = fmt.Sprintf("the hook %s failed: %v", next.State, err)
-	w.Hook, w.DueIn = nil, dueIn(due)
+	w.Hook, w.DueIn, w.Note = nil, dueIn(due), withFailure(w.Note, due, err)
 	if err := f.Store.Swap(ctx, row, due, w); err != nil {
 		return due, err
 	}
@@ -73,8 +72,20 @@ func (f *Fence) swap(ctx context.Context, row, next Row, w Write) (Row, error) {
 	return due, nil
 }
 
+// withFailure is n, the note of the write that leads to due, and that due's hook has
+// failed with err. The row keeps the reason of its state: its hook may bind it.
+func withFailure(n *Note, due Row, err error) *Note {
+	failure := fmt.Sprintf("the hook %s failed: %v", due.HookDue, err)
+	if n == nil {
+		return &Note{Epoch: due.Claim.Epoch, Kind: evidence, Text: failure}
+	}
+	both := *n
+	both.Text += "; " + failure
+	return &both
+}
+
 // swapCapture commits a capture of a row that was free. The hook of the capture runs
-// with it unless it has run before.
+// with it unless it has run for this attempt: a decline ends one.
 func (f *Fence) swapCapture(ctx context.Context, row, next Row, w Write) (Row, error) {
 	if next.Open.HookDone {
 		return next, f.Store.Swap(ctx, row, next, w)

@@ -42,9 +42,9 @@ func choices(row zabor.Row) []choice {
 		may = []zabor.Action{zabor.Settle, zabor.Release}
 	case zabor.Pending:
 		may = []zabor.Action{zabor.Settle, zabor.Decline, zabor.Hold}
-	case zabor.Released, zabor.Captured:
+	case zabor.Captured:
 		may = []zabor.Action{zabor.Settle, zabor.Decline, zabor.Hold}
-	case zabor.Doubt:
+	case zabor.Doubt, zabor.Released:
 		may = []zabor.Action{zabor.Settle, zabor.Decline, zabor.Release, zabor.Hold}
 	default:
 		may = []zabor.Action{zabor.Settle, zabor.Decline, zabor.Release}

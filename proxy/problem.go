@@ -135,7 +135,7 @@ func problemOf(k zabor.Key, row zabor.Row, err error, reply *provider.Reply) pro
 		x.text = fmt.Sprintf("another call for %s is under way; nothing was sent by this one", k)
 	case errors.Is(err, zabor.ErrOtherRequest):
 		x.status, x.kind, x.wait = 422, "other-request", 0
-	case errors.Is(err, zabor.ErrMalformed):
+	case errors.Is(err, zabor.ErrMalformed), errors.Is(err, zabor.ErrUnfit):
 		x.status, x.kind, x.wait = 400, "invalid", 0
 	case errors.Is(err, zabor.ErrHeld):
 		x.status, x.kind, x.wait = 423, "held", 0

@@ -91,20 +91,22 @@ func (s *Store) share(c change, w zabor.Write) (shared bool, done func()) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), batchLimit)
 	defer cancel()
-	tell := committed
+	tell := byOneself
+	defer func() { // also where the driver panics: the others wait without a limit
+		for _, other := range ops {
+			if other != op {
+				other.turn <- tell
+			}
+		}
+		g.next()
+	}()
 	var changes []change
 	for _, other := range ops {
 		changes = append(changes, other.change)
 	}
-	if err := s.dialect.batch(ctx, s, s.merged(changes)); err != nil {
-		tell = byOneself
+	if s.dialect.batch(ctx, s, s.merged(changes)) == nil {
+		tell = committed
 	}
-	for _, other := range ops {
-		if other != op {
-			other.turn <- tell
-		}
-	}
-	g.next()
 	return tell == committed, func() {}
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"reflect"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -417,4 +418,51 @@ func lock(t *testing.T, s *Store, tx *sql.Tx, row zabor.Row) {
 	if _, err := tx.ExecContext(t.Context(), c.first.query, c.first.args...); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// A panic in a shared commit is its leader's alone: the others write by themselves, and so
+// does whoever comes after them.
+func TestAPanicInABatch(t *testing.T) {
+	onEach(t, func(t *testing.T, s *Store) {
+		batch, first := s.dialect.batch, true
+		s.dialect.batch = func(ctx context.Context, s *Store, all []statement) error {
+			if first {
+				first = false
+				panic("driver")
+			}
+			return batch(ctx, s, all)
+		}
+		var panics, written atomic.Int32
+		ended := make(chan struct{}, 4)
+		write := func(order string) func() {
+			return func() {
+				defer func() {
+					if recover() != nil { // as net/http does
+						panics.Add(1)
+					}
+					ended <- struct{}{}
+				}()
+				if _, err := s.Insert(t.Context(), testRow(order, 1), zabor.Write{Lease: time.Minute}); err == nil {
+					written.Add(1)
+				}
+			}
+		}
+		wait := func() {
+			t.Helper()
+			select {
+			case <-ended:
+			case <-time.After(20 * time.Second):
+				t.Fatalf("%d writers have panicked and %d written; the others wait", panics.Load(), written.Load())
+			}
+		}
+		together(t, &s.line, write("a"), write("b"), write("c"))
+		for range 3 {
+			wait()
+		}
+		go write("d")()
+		wait()
+		if panics.Load() != 1 || written.Load() != 3 {
+			t.Errorf("%d writers have panicked and %d written, want 1 and 3", panics.Load(), written.Load())
+		}
+	})
 }

@@ -215,7 +215,7 @@ func (s *Store) succession(prev, next zabor.Row, w zabor.Write) (change, error) 
 		}
 		left := number(moved || sent)
 		c.first = statement{s.text.update, slices.Concat(state, askedArgs(next), stateArgs(next), answer, s.openArgs(next),
-			[]any{number(prev.Parked != next.Parked), []byte(next.Parked), number(prev.Forwarded != next.Forwarded), number(next.Forwarded)}, fromNow(w.Lease), []any{number(w.ReplayFor != 0)}, fromNow(w.ReplayFor), due(next, w.DueIn), []any{number(moved), micros(silent), left, left}, claim), 1}
+			[]any{number(prev.Parked != next.Parked), []byte(next.Parked), number(prev.Forwarded != next.Forwarded || prev.Generation != next.Generation), number(next.Forwarded)}, fromNow(w.Lease), []any{number(w.ReplayFor != 0)}, fromNow(w.ReplayFor), due(next, w.DueIn), []any{number(moved), micros(silent), left, left}, claim), 1}
 	}
 	s.addReferences(&c, prev, next)
 	return c, nil
@@ -240,17 +240,19 @@ func fromNow(d time.Duration) []any {
 	return []any{int64(1), micros(d)}
 }
 
-// due binds dueAt: that far from now, the end of all time (far enough from the greatest
-// number to be moved), or NULL for a finished row.
+// due binds dueAt: that far from now, never, or NULL for a finished row.
 func due(row zabor.Row, in time.Duration) []any {
 	switch {
 	case !row.Unfinished():
 		return []any{int64(0), nil}
 	case in == zabor.Never:
-		return []any{int64(0), int64(1 << 62)}
+		return []any{int64(0), never}
 	}
 	return []any{int64(1), micros(in)}
 }
+
+// never is the end of all time, far enough from the greatest number to be moved.
+const never = int64(1 << 62)
 
 // errVanished: the key was there when it was inserted, and not when it was read. It is
 // not free for that: the insert alone decides.
@@ -567,19 +569,25 @@ func (s *Store) lockedRow(ctx context.Context, k zabor.Key) (zabor.Row, error) {
 	return row, tx.Commit()
 }
 
-// rows runs a SELECT of whole rows.
-func (s *Store) rows(ctx context.Context, query string, args ...any) ([]zabor.Row, error) {
-	var found []zabor.Row
-	err := s.repeat(ctx, func(ctx context.Context) error {
+// rows runs a SELECT of whole rows. A [zabor.ErrUnfit] names those that cannot be read,
+// beside the others.
+func (s *Store) rows(ctx context.Context, query string, args ...any) (found []zabor.Row, err error) {
+	err = s.repeat(ctx, func(ctx context.Context) error {
 		found = nil
-		return s.query(ctx, func(rows *sql.Rows) error {
+		var unread []error
+		err := s.query(ctx, func(rows *sql.Rows) error {
 			row, err := s.scanRow(rows)
+			if errors.Is(err, zabor.ErrUnfit) {
+				unread = append(unread, err)
+				return nil
+			}
 			found = append(found, row)
 			return err
 		}, query, args...)
+		if err != nil {
+			return err
+		}
+		return errors.Join(unread...)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return found, nil
+	return found, err
 }

@@ -601,3 +601,20 @@ func TestTwoCommits(t *testing.T) {
 		}
 	}
 }
+
+// A statement that is longer than the server takes is one row's fault and is not sent again.
+func TestAPacketTooLong(t *testing.T) {
+	address := servers.MariaDB(t)
+	admin := migrated(t, address)
+	mustExec(t, admin.DB(), "SET GLOBAL max_allowed_packet = 1048576")
+	defer mustExec(t, admin.DB(), "SET GLOBAL max_allowed_packet = DEFAULT")
+	s := open(t, address) // its connections begin after that
+	row := testRow("1001", 1)
+	row.Open.Request = make([]byte, 2<<20)
+	if _, err := s.Insert(t.Context(), row, zabor.Write{Lease: time.Minute}); !errors.Is(err, zabor.ErrUnfit) {
+		t.Errorf("error %v, want %v", err, zabor.ErrUnfit)
+	}
+	if n := count(t, admin, "SELECT COUNT(*) FROM zabor_fences"); n != 0 {
+		t.Errorf("%d rows, want none", n)
+	}
+}

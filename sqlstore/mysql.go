@@ -63,9 +63,11 @@ func judgeMySQL(err error) fault {
 		return missing
 	case 1044, 1045, 1049, 1142, 1143, // access denied, no such database
 		1054, 1064, 1136, // another table than this program's
-		1048, 1264, 1292, 1364, 1366, 1406, 1265, // the value
-		1153, 3819, 4025: // the packet; a CHECK
+		1048, 1364, 3819, 4025: // a column that is not of this program; a CHECK
 		return refused
+	case 1264, 1265, 1292, 1366, 1406, // the value
+		1153: // the packet
+		return unfit
 	}
 	// Deadlock (1213), lock wait (1205), «prepare again» (1615), a cluster node
 	// that is not ready (1047) and whatever else.

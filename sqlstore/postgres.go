@@ -67,7 +67,9 @@ func judgePostgres(err error) fault {
 		return missing
 	}
 	switch e.Code[:2] {
-	case "22", "23", "28", "3D", "42": // value, constraint, access, database, statement
+	case "22", "54": // value, program limit
+		return unfit
+	case "23", "28", "3D", "42": // constraint, access, database, statement
 		return refused
 	}
 	// Serialization failure and deadlock (40…), lock wait (55P03), shutdown

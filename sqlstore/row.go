@@ -116,7 +116,7 @@ func orNull(b []byte) any {
 // scanner is one row of a result.
 type scanner interface{ Scan(...any) error }
 
-// scanRow reads a row of selectRow.
+// scanRow reads a row of selectRow. A [zabor.ErrUnfit] is of that row alone.
 func (s *Store) scanRow(rows scanner) (zabor.Row, error) {
 	var (
 		r                                                 zabor.Row
@@ -143,7 +143,7 @@ func (s *Store) scanRow(rows scanner) (zabor.Row, error) {
 	}
 	r.Key = scannedKey(order, scope, step)
 	if copy(r.Claim.ID[:], attempt) != len(r.Claim.ID) {
-		return zabor.Row{}, fmt.Errorf("%s: the attempt id in the table has %d bytes, not 16: the row was written by another program", r.Key, len(attempt))
+		return zabor.Row{}, fmt.Errorf("%w: %s: the attempt id in the table has %d bytes, not 16: the row was written by another program", zabor.ErrUnfit, r.Key, len(attempt))
 	}
 	r.Provider, r.Account = string(provider), string(account)
 	r.Fingerprint = zabor.Fingerprint{Message: string(message), Request: string(request), Fields: string(fields)}
@@ -209,9 +209,17 @@ func installation(scope string) string {
 	return first
 }
 
-// validate names the first part of r that the table would not take. The table's
-// own refusal, or a cut by a server that is not strict, would come too late.
+// validate is a [zabor.ErrUnfit] that names the first part of r that the table would not
+// take. The table's own refusal, or a cut by a server that is not strict, would come too
+// late.
 func validate(r zabor.Row) error {
+	if err := bounds(r); err != nil {
+		return fmt.Errorf("%w: %w", zabor.ErrUnfit, err)
+	}
+	return nil
+}
+
+func bounds(r zabor.Row) error {
 	if err := r.Key.Validate(); err != nil {
 		return err
 	}

@@ -105,13 +105,13 @@ func (s *Store) readAnswer(k zabor.Key, status int, header string, column sql.Nu
 		}
 		n, size := binary.Uvarint(whole)
 		if size <= 0 || n > uint64(len(whole)-size) {
-			return nil, fmt.Errorf("%s: the answer in the table has no headers: the row was written by another program", k)
+			return nil, fmt.Errorf("%w: %s: the answer in the table has no headers: the row was written by another program", zabor.ErrUnfit, k)
 		}
 		header, body = string(whole[size:size+int(n)]), whole[size+int(n):]
 	}
 	a.Body = body
 	if err := json.Unmarshal([]byte(header), &a.Header); err != nil {
-		return nil, fmt.Errorf("%s: the answer's headers in the table are not JSON: %w", k, err)
+		return nil, fmt.Errorf("%w: %s: the answer's headers in the table are not JSON: %w", zabor.ErrUnfit, k, err)
 	}
 	if len(a.Header) == 0 {
 		a.Header = nil

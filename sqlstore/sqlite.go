@@ -59,7 +59,9 @@ func judgeSQLite(err error) fault {
 		return readOnly
 	case sqlite3.SQLITE_CANTOPEN: // the file is made by Migrate alone
 		return missing
-	case sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH,
+	case sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH:
+		return unfit
+	case sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT,
 		sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT:
 		return refused
 	}

@@ -103,6 +103,7 @@ const (
 	duplicate              // the key, of this table, is there
 	readOnly               // the server takes no writes
 	missing                // no such table
+	unfit                  // the server refuses a value, or so long a statement
 	refused                // the server refuses it, now and when it is sent again
 )
 
@@ -222,6 +223,8 @@ func (s *Store) repeat(ctx context.Context, try func(context.Context) error) err
 			return fmt.Errorf("%w (%w)", ErrReadOnly, err)
 		case fault == missing:
 			return fmt.Errorf("%w (%w)", ErrNotMigrated, err)
+		case fault == unfit:
+			return fmt.Errorf("%w (%w)", zabor.ErrUnfit, err)
 		case fault == refused:
 			return err
 		}
@@ -247,7 +250,7 @@ func isHook(err error) bool {
 
 // final reports whether err is this package's own answer rather than a failure.
 func final(err error) bool {
-	return errors.Is(err, zabor.ErrNoRow) || errors.Is(err, zabor.ErrStale)
+	return errors.Is(err, zabor.ErrNoRow) || errors.Is(err, zabor.ErrStale) || errors.Is(err, zabor.ErrUnfit)
 }
 
 // finish is ctx without its cancelling, but with its deadline. A write that was

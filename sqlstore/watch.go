@@ -1,10 +1,12 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/go-sql-driver/mysql"
@@ -25,7 +27,7 @@ func (s *Store) Watch(ctx context.Context, w zabor.Watch) ([]zabor.Row, error) {
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("lease open rows: %w", err)
+		return found, fmt.Errorf("lease open rows: %w", err)
 	}
 	return found, nil
 }
@@ -38,7 +40,7 @@ func (s *Store) noSkip(err error) bool {
 	return ok && e.Number == syntax && !s.waits.Load()
 }
 
-// watch is Watch, once: the keys are chosen and leased, then the rows are read.
+// watch is Watch, once: the keys are chosen and leased, and their rows are read.
 func (s *Store) watch(ctx context.Context, w zabor.Watch) ([]zabor.Row, error) {
 	query, args := s.dueOpen(w)
 	choose, err := s.statement(ctx, query)
@@ -59,27 +61,34 @@ func (s *Store) watch(ctx context.Context, w zabor.Watch) ([]zabor.Row, error) {
 	if err != nil {
 		return nil, err
 	}
-	found := make([]zabor.Row, len(keys))
+	var found []zabor.Row
+	var unread []error
 	defer rows.Close()
 	for rows.Next() {
 		row, err := s.scanRow(rows)
-		if err != nil {
+		switch {
+		case errors.Is(err, zabor.ErrUnfit):
+			unread = append(unread, err)
+		case err != nil:
 			return nil, err
-		}
-		for i, k := range keys {
-			if k == row.Key {
-				found[i] = row
-			}
+		default:
+			found = append(found, row)
 		}
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
 	}
+	slices.SortFunc(found, func(a, b zabor.Row) int {
+		return cmp.Compare(slices.Index(keys, a.Key), slices.Index(keys, b.Key))
+	})
 	lease := append([]any{w.By[:], micros(w.For), micros(w.For)}, keyed...)
 	if _, err := tx.ExecContext(ctx, s.dialect.sql("UPDATE zabor_fences SET watcher = ?, watch_until = {now} + ?, due_at = {now} + ? WHERE "+anyOf(len(keys))), lease...); err != nil {
 		return nil, err
 	}
-	return found, tx.Commit()
+	if err := tx.Commit(); err != nil {
+		return nil, err
+	}
+	return found, errors.Join(unread...)
 }
 
 // dueOpen selects the keys of w's rows.
@@ -88,9 +97,10 @@ func (s *Store) dueOpen(w zabor.Watch) (query string, args []any) {
 	if s.waits.Load() {
 		lock = s.dialect.lock
 	}
-	where := "due_at <= {now} AND (watcher = ? OR watch_until <= {now} OR watch_until > {now} + ?)"
-	// However a clock has jumped, no lease is longer than the longest gap and a lease.
-	args = []any{w.By[:], micros(longestLease)}
+	// If the clock was set back, times seem further away than any that is written. Only a
+	// reminder of a released row may be so far.
+	where := "(due_at <= {now} OR due_at > {now} + ? AND due_at < ? AND state <> 'released') AND (watcher = ? OR watch_until <= {now} OR watch_until > {now} + ?)"
+	args = []any{micros(longestLease), never, w.By[:], micros(longestLease)}
 	if w.Scope != "" {
 		where += " AND " + inScope
 		args = append(args, scopeArgs(w.Scope)...)
@@ -112,7 +122,8 @@ func (s *Store) dueOpen(w zabor.Watch) (query string, args []any) {
 	return s.dialect.sql("SELECT " + keyColumns + " FROM zabor_fences WHERE " + where + " ORDER BY CASE WHEN state = 'pending' THEN 1 ELSE 0 END, due_at LIMIT ?" + lock), append(args, int64(w.Limit))
 }
 
-// longestLease is longer than a resolver keeps a row that it has seen.
+// longestLease is longer than any gap between two looks, and than the lease that a
+// resolver keeps for one.
 const longestLease = 2 * 60 * 60 * 1e9
 
 // scanKeyList reads the keys of a result.
@@ -187,7 +198,7 @@ func (s *Store) Samples(ctx context.Context, like zabor.Row, limit int) ([]zabor
 	if err == nil && len(found) == 0 {
 		found, err = s.rows(ctx, s.text.earlierSamples, args...)
 	}
-	if err != nil {
+	if err != nil && (len(found) == 0 || !errors.Is(err, zabor.ErrUnfit)) {
 		return nil, fmt.Errorf("read settled rows of %s: %w", like.Provider, err)
 	}
 	return found, nil

@@ -99,7 +99,9 @@ func (s *shop) step(spec step.Spec) *step.Step {
 	if spec.Providers == nil {
 		spec.Providers = map[string]step.Provider{"acquirer": {Timeout: 30 * time.Second}}
 	}
-	spec.Request = provider.RequestSpec{Path: "/payments", JSON: map[string]any{"amount": "{{minor}}"}}
+	if spec.Request.Path == "" {
+		spec.Request = provider.RequestSpec{Path: "/payments", JSON: map[string]any{"amount": "{{minor}}"}}
+	}
 	spec.Attempts, spec.HoldAfter, spec.PendingFor = cmp.Or(spec.Attempts, 2), time.Hour, time.Hour
 	made, err := step.New(spec)
 	if err != nil {
@@ -382,6 +384,21 @@ func TestRefusedIsParked(t *testing.T) {
 			}
 			s.wantEvents("park")
 		})
+	}
+}
+
+// A message that the fence can never take is parked, and no queue rests for it.
+func TestUnfitIsParked(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.Steps = []*step.Step{s.step(step.Spec{Name: "charge", Classes: []string{"Charge"}, Amount: "cents",
+		Request: provider.RequestSpec{Path: "/payments", JSON: map[string]any{"amount": "{{minor}}", "note": "{{.note}}"}}})}
+	s.push("payments", "Charge", map[string]any{"order": "1", "cents": 1999, "note": strings.Repeat("x", 4<<20)})
+	s.push("payments", "Charge", map[string]any{"order": "2", "cents": 1999, "note": "short"})
+	s.drained()
+	s.wantEvents("capturing", "park", "capturing", "sending", "answered", "saved", "ack", "acked")
+	if row := s.row("2"); row.State != zabor.Settled || s.count("failed_jobs") != 1 || s.count("zabor_fences") != 1 {
+		t.Errorf("order 2 is %s, %d failed jobs, %d rows; want settled, 1, 1", row.State, s.count("failed_jobs"), s.count("zabor_fences"))
 	}
 }
 

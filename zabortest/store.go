@@ -532,16 +532,19 @@ func storeTooLong(t *testing.T, s zabor.Store) {
 		"address":   func(r *zabor.Row) { r.Endpoint.Address = strings.Repeat("r", 100) },
 		"state":     func(r *zabor.Row) { r.State = zabor.State(strings.Repeat("r", 100)) },
 		"no state":  func(r *zabor.Row) { r.State = "" },
+		"request":   func(r *zabor.Row) { r.State, r.Open.Request = zabor.Captured, make([]byte, 4<<20+1) },
+		"hook data": func(r *zabor.Row) { r.State, r.Open.HookData = zabor.Captured, make([]byte, 4<<20+1) },
+		"answer":    func(r *zabor.Row) { r.Answer = &zabor.Answer{Body: make([]byte, 4<<20+1)} },
 	} {
 		next := follow(row, zabor.Settled)
 		change(&next)
-		if err := s.Swap(t.Context(), row, next, zabor.Write{}); err == nil || errors.Is(err, zabor.ErrStale) {
-			t.Errorf("swap, %s: error %v, want a refusal", name, err)
+		if err := s.Swap(t.Context(), row, next, zabor.Write{}); !errors.Is(err, zabor.ErrUnfit) {
+			t.Errorf("swap, %s: error %v, want %v", name, err, zabor.ErrUnfit)
 		}
 		fresh := newRow("1002")
 		change(&fresh)
-		if _, err := s.Insert(t.Context(), fresh, zabor.Write{}); err == nil {
-			t.Errorf("insert, %s: no error", name)
+		if _, err := s.Insert(t.Context(), fresh, zabor.Write{}); !errors.Is(err, zabor.ErrUnfit) {
+			t.Errorf("insert, %s: error %v, want %v", name, err, zabor.ErrUnfit)
 		}
 	}
 	for name, k := range map[string]zabor.Key{
@@ -552,8 +555,8 @@ func storeTooLong(t *testing.T, s zabor.Store) {
 	} {
 		long := newRow("")
 		long.Key = k
-		if _, err := s.Insert(t.Context(), long, zabor.Write{}); err == nil {
-			t.Errorf("insert, key with %s: no error", name)
+		if _, err := s.Insert(t.Context(), long, zabor.Write{}); !errors.Is(err, zabor.ErrUnfit) {
+			t.Errorf("insert, key with %s: error %v, want %v", name, err, zabor.ErrUnfit)
 		}
 	}
 	wantRow(t, load(t, s, row.Key), row)
@@ -950,6 +953,17 @@ func storeMarks(t *testing.T, s zabor.Store) {
 	if got := load(t, s, row.Key); got.Parked != "" || got.Forwarded {
 		t.Errorf("parked %q, forwarded %v; want neither", got.Parked, got.Forwarded)
 	}
+	// A mark of the generation before says nothing of the next one, also if it came while
+	// the write of that was under way.
+	before := load(t, s, row.Key)
+	mark(row.Key, zabor.Mark{Forwarded: 1})
+	anew := follow(before, zabor.Released)
+	anew.Generation = 2
+	swap(t, s, before, anew)
+	mark(row.Key, zabor.Mark{Forwarded: 1})
+	if got := load(t, s, row.Key); got.Forwarded {
+		t.Error("a mark of the generation before is one of the next")
+	}
 	mark(zabor.Key{Order: "none", Step: "charge"}, zabor.Mark{Parked: "x"})
 	_, err := s.Load(t.Context(), zabor.Key{Order: "none", Step: "charge"})
 	wantErr(t, err, zabor.ErrNoRow)
@@ -1189,6 +1203,20 @@ func storeWatchDue(t *testing.T, s zabor.Store) {
 				t.Fatalf("seen, to be seen again in %s: %v is due", in, orders(got))
 			}
 		}
+	}
+	// A clock that was set back by a day: what was due soon seems far away.
+	for _, state := range []zabor.State{zabor.Captured, zabor.Doubt, zabor.Pending, zabor.Settled, zabor.Held, zabor.Released} {
+		row := newRow("far " + string(state))
+		row.State = state
+		if state == zabor.Settled || state == zabor.Held {
+			row.HookDue = string(state)
+		}
+		if _, err := s.Insert(t.Context(), row, zabor.Write{DueIn: 24 * time.Hour}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := sorted(orders(watch(t, s, zabor.Watch{By: by}))); !slices.Equal(got, []string{"far captured", "far doubt", "far held", "far pending", "far settled"}) {
+		t.Errorf("by a clock that was set back these are due: %v; want all but the released one", got)
 	}
 	// A write sets it anew.
 	for _, row := range []zabor.Row{later, never, now} {

@@ -303,7 +303,7 @@ func (k *desk) take(m matter) (zabor.Row, []carried, error) {
 	}
 	k.at(decidedMoment, m.Key)
 	if row.HookDue != "" && m.Action != zabor.Hold {
-		return row, nil, k.untold(m, errors.New(row.Reason))
+		return row, nil, k.untold(m, errors.New("its history has the error of the hook "+row.HookDue))
 	}
 	var all []carried
 	for _, f := range m.fates {
