@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"zabor/internal/php"
@@ -43,6 +44,7 @@ func decode(raw []byte, keys []AppKey) (*worker.Message, *successor) {
 	}
 	m.ID, m.RetryOf = p.id(), p.retryOf()
 	m.Traceparent, m.Tracestate = p.trace()
+	m.Sent = p.sent()
 	m.DeliveredBefore = p.attempts > 0 || p.fields["retry_of"] != nil || p.hasSign()
 	if job := p.text("job"); job != handler {
 		class, _, _ := strings.Cut(job, "@")
@@ -119,6 +121,34 @@ func (p payload) trace() (parent, state string) {
 		return "00-" + parts[0] + "-" + parts[1] + "-00", ""
 	}
 	return "00-" + parts[0] + "-" + parts[1] + "-01", ""
+}
+
+// sent is when the job was to be run first: what Laravel (from 12.11 on) or Horizon says
+// of its push, and its delay. Zero: the payload does not say.
+func (p payload) sent() time.Time {
+	number := func(name string) float64 {
+		switch v := p.fields[name].(type) {
+		case json.Number:
+			n, _ := v.Float64()
+			return n
+		case string:
+			n, _ := strconv.ParseFloat(v, 64)
+			return n
+		}
+		return 0
+	}
+	at := cmp.Or(number("createdAt"), number("pushedAt"))
+	if at == 0 {
+		return time.Time{}
+	}
+	const far = 1e11 // some thousand years
+	if delay := number("delay"); delay > 0 {
+		at += delay
+	}
+	if !(at > 0 && at < far) { // nor NaN
+		return time.Time{}
+	}
+	return time.UnixMilli(int64(1000 * at))
 }
 
 // signKey is the payload's key that says that a call for the job may have acted.

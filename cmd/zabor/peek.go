@@ -302,6 +302,9 @@ func (k *peeker) foresee(ctx context.Context, q queue, m *worker.Message, place 
 	switch {
 	case calls:
 		one.Verdict = verdictCall
+	case errors.Is(err, step.ErrNoRow) && errors.Is(foreseen, zabor.ErrNoRow):
+		one.Verdict, one.Reason = verdictWait, err.Error()+"; the message may have come before it, and waits some minutes"
+		return one, nil
 	case err != nil && (errors.Is(foreseen, zabor.ErrNoRow) || errors.Is(foreseen, zabor.ErrReleased)):
 		one.Verdict, one.Reason = verdictRefuse, err.Error()
 		return one, nil
