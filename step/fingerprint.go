@@ -69,7 +69,9 @@ func sum(version string, parts []part) string {
 
 // Fingerprint tells m from another message under the same key; it is the Message
 // of m's [zabor.Effect].
-func (s *Step) Fingerprint(m Message) string { return messageSum(s.messageParts(m.Data)) }
+func (s *Step) Fingerprint(m Message) string {
+	return messageSum(s.besidePart(m, s.messageParts(m.Data)))
+}
 
 func messageSum(parts []part) string { return sum("zabor message 2", parts) }
 
@@ -91,6 +93,7 @@ func messageSum(parts []part) string { return sum("zabor message 2", parts) }
 //     configuration without changing a fingerprint.
 //   - Of a Laravel model, which is on the queue as its class and id: the
 //     relations to load again and the collection's class.
+//   - What is beside the message, but for a tenant's id: see besidePart.
 //   - What the key is made of: it is the same already, byte for byte.
 //   - What Volatile names, and properties of which only volatile fields are
 //     made.

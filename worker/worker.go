@@ -77,6 +77,7 @@ type Worker struct {
 	rest     atomic.Int64 // until when nothing is received, in unix nanoseconds: the fence could not be written
 	early    early        // messages whose row was not there yet
 	unhooked tries        // hooks that failed, by message
+	unscoped unscoped     // steps whose messages name a tenant, and whose keys have no scope
 	told     told
 }
 
@@ -200,6 +201,7 @@ func (w *Worker) run(ctx context.Context, q Queue, m *Message, s *step.Step) (za
 	}
 	effect, err := s.Effect(ctx, m.Message)
 	if err == nil {
+		w.unscoped.look(w, s, m)
 		if effect.MissingRow == zabor.Doubt {
 			effect.MissingRow = q.MissingRow
 		}
