@@ -36,6 +36,8 @@ type samples struct {
 		Asked `yaml:",inline"`
 		Why   string `yaml:"why"`
 	} `yaml:"refused"`
+	// After are settled rows that the provider is asked about again.
+	After []asked `yaml:"after"`
 	// Taken are more requests, with their lines.
 	Taken []struct {
 		Asked `yaml:",inline"`
@@ -101,6 +103,18 @@ type looked struct {
 	Is     string            `yaml:"is"`
 	Bare   bool              `yaml:"bare"` // the request carried no key
 	JSON   any               `yaml:"json"` // the request's body, where it is another one
+}
+
+// asked is a settled row, the question, the answer, and what it says of money that went
+// back: nothing, a text, error, or no object.
+type asked struct {
+	Of        string `yaml:"of"`
+	Reference string `yaml:"reference"`
+	Prepared  string `yaml:"prepared"`
+	Asks      string `yaml:"asks"` // empty: nothing is asked
+	Status    int    `yaml:"status"`
+	Body      string `yaml:"body"`
+	Is        string `yaml:"is"`
 }
 
 // verdicts are the words of the samples.
