@@ -722,8 +722,8 @@ func TestForwardKeepsTheFields(t *testing.T) {
 	fields := map[string]any{"body": `{"orderId":"1"}`, "headers": `{"type":"App\\Pay"}`}
 	ok(t, tr.redis.XAdd(t.Context(), &redis.XAddArgs{Stream: tr.cfg.Stream, Values: []any{"body", fields["body"], "headers", fields["headers"], "zabor", "17-3"}}).Err())
 	m := tr.next(t)
-	if m.Err != nil || m.ID != "17-3" {
-		t.Fatalf("message %s, %v", m.ID, m.Err)
+	if m.Err != nil || m.ID != "17-3" || !m.Sent.Equal(time.UnixMilli(17)) { // its age is that of its first entry
+		t.Fatalf("message %s of %s, %v", m.ID, m.Sent, m.Err)
 	}
 	ok(t, tr.Forward(t.Context(), m, "other"))
 	entries, err := tr.redis.XRange(t.Context(), "other", "-", "+").Result()

@@ -191,7 +191,7 @@ func (s *Source) message(id string, fields map[string]string, consumer string, d
 			d.fields = append(d.fields, name, fields[name])
 		}
 	}
-	m := &worker.Message{ID: d.first, Receipt: d}
+	m := &worker.Message{ID: d.first, Sent: sent(d.first), Receipt: d}
 	m.Raw, d.envelope, m.Err = readEntry(fields)
 	if m.Err != nil {
 		d.envelope = nil
@@ -205,6 +205,16 @@ func (s *Source) message(id string, fields map[string]string, consumer string, d
 	}
 	m.DeliveredBefore = m.DeliveredBefore || deliveries > 1
 	return m
+}
+
+// sent is when the entry with this id was added, by the server's clock.
+func sent(id string) time.Time {
+	text, _, _ := strings.Cut(id, "-")
+	ms, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms)
 }
 
 func (s *Source) hold(m *worker.Message) {

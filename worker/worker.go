@@ -74,9 +74,11 @@ type Worker struct {
 	// At is told of Acked; nil: nobody is.
 	At func(zabor.Checkpoint, zabor.Key)
 
-	rest    atomic.Int64 // until when nothing is received, in unix nanoseconds: the fence could not be written
-	missing tries        // loads that found nothing, by message
-	told    told
+	rest     atomic.Int64 // until when nothing is received, in unix nanoseconds: the fence could not be written
+	early    early        // messages whose row was not there yet
+	unhooked tries        // hooks that failed, by message
+	unscoped unscoped     // steps whose messages name a tenant, and whose keys have no scope
+	told     told
 }
 
 // Run takes messages until ctx ends, and then finishes what it has in hand: what
@@ -182,7 +184,7 @@ func (w *Worker) handle(ctx context.Context, q Queue, m *Message) {
 			w.putBack(ctx, q, m) // stopped before anything was begun
 			return
 		}
-		delay := w.delay(row, err)
+		delay := w.delay(m, row, err)
 		w.Log.Info("later", "queue", q.Name(), "message", m.ID, "key", key, "order", key.Order, "step", key.Step, "delay", delay, "reason", why)
 		_ = w.answer(ctx, q, m, "put back for later", func(ctx context.Context) error { return q.Later(ctx, m, delay) })
 	}
@@ -199,6 +201,7 @@ func (w *Worker) run(ctx context.Context, q Queue, m *Message, s *step.Step) (za
 	}
 	effect, err := s.Effect(ctx, m.Message)
 	if err == nil {
+		w.unscoped.look(w, s, m)
 		if effect.MissingRow == zabor.Doubt {
 			effect.MissingRow = q.MissingRow
 		}
@@ -258,7 +261,8 @@ func (w *Worker) judge(m *Message, row zabor.Row, err error) (verdict, string) {
 	case err == nil && m.Chained && row.State == zabor.Pending:
 		return later, "its chain goes on when the payment has settled"
 	case err == nil:
-		w.missing.forget(m.ID)
+		w.unhooked.forget(m.ID)
+		w.early.forget(m)
 		return ack, ""
 	case errors.Is(err, ErrUnreadable):
 		return keepBytes, err.Error()
@@ -266,14 +270,13 @@ func (w *Worker) judge(m *Message, row zabor.Row, err error) (verdict, string) {
 		return park, err.Error()
 	case errors.Is(err, step.ErrNoRow):
 		// The message may have overtaken the commit of the order it speaks of.
-		if w.missing.count(m.ID) >= len(w.Backoff) {
-			w.missing.forget(m.ID)
+		if w.early.look(m, time.Now()) {
 			return park, err.Error()
 		}
 	case errors.Is(err, zabor.ErrPaused):
 	case errors.Is(err, zabor.ErrHookDue):
-		if w.missing.count(m.ID) > len(w.Backoff) {
-			w.missing.forget(m.ID)
+		if w.unhooked.count(m.ID) > len(w.Backoff) {
+			w.unhooked.forget(m.ID)
 			return park, "paid, and the shop was not told: " + err.Error()
 		}
 	case row.State == "" || errors.Is(err, zabor.ErrStale):
@@ -285,8 +288,12 @@ func (w *Worker) judge(m *Message, row zabor.Row, err error) (verdict, string) {
 }
 
 // delay is how long a message waits whose run ended with err: to the end of the
-// lease of whoever holds its row, at most the next backoff.
-func (w *Worker) delay(row zabor.Row, err error) time.Duration {
+// lease of whoever holds its row, at most the next backoff. One that came before its row
+// waits longer with each look.
+func (w *Worker) delay(m *Message, row zabor.Row, err error) time.Duration {
+	if errors.Is(err, step.ErrNoRow) {
+		return w.early.gap(m, w.Backoff[0])
+	}
 	next := w.Backoff[min(max(captures(row), 1), len(w.Backoff))-1]
 	if e, ok := errors.AsType[*zabor.Error](err); ok && e.Wait > 0 {
 		return max(e.Wait, next)

@@ -142,6 +142,11 @@ func (w *auditWatch) once() (audit.Total, error) {
 	}
 	w.tell(fresh)
 	w.before = now
+	if w.c.Replica == "" {
+		if err := w.noteReversed(w.ctx, ledger); err != nil {
+			return total, err
+		}
+	}
 	if w.c.Publish {
 		return total, w.publish(w.ctx, ledger, total, "zabor audit --watch")
 	}

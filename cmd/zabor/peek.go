@@ -62,6 +62,7 @@ type peeked struct {
 	State    zabor.State  `json:"state,omitempty"`  // of its row; empty: there is none
 	Verdict  verdict      `json:"verdict"`
 	Reason   string       `json:"reason,omitempty"`
+	Warning  string       `json:"warning,omitempty"`
 	Target   string       `json:"target,omitempty"` // of forward
 	Amount   string       `json:"amount,omitempty"`
 	Provider string       `json:"provider,omitempty"`
@@ -273,6 +274,9 @@ func (k *peeker) foresee(ctx context.Context, q queue, m *worker.Message, place 
 		one.Verdict, one.Reason = verdictRefuse, err.Error()
 		return one, nil
 	}
+	if path := k.steps[at].Unscoped(m.Message); path != "" {
+		one.Warning = worker.Unscoped(k.steps[at], path)
+	}
 	key := newKeyJSON(e.Key)
 	one.Key = &key
 	row, found := k.row(ctx, e.Key)
@@ -302,6 +306,9 @@ func (k *peeker) foresee(ctx context.Context, q queue, m *worker.Message, place 
 	switch {
 	case calls:
 		one.Verdict = verdictCall
+	case errors.Is(err, step.ErrNoRow) && errors.Is(foreseen, zabor.ErrNoRow):
+		one.Verdict, one.Reason = verdictWait, err.Error()+"; the message may have come before it, and waits some minutes"
+		return one, nil
 	case err != nil && (errors.Is(foreseen, zabor.ErrNoRow) || errors.Is(foreseen, zabor.ErrReleased)):
 		one.Verdict, one.Reason = verdictRefuse, err.Error()
 		return one, nil
@@ -453,6 +460,7 @@ func (o *peekOutput) message(m peeked) error {
 		text += ": " + printable(m.Reason)
 	}
 	line("verdict", text)
+	line("warning", m.Warning)
 	if r := m.Request; r != nil {
 		line("request", r.Method+" "+printable(r.URL))
 		for _, name := range slices.Sorted(maps.Keys(r.Header)) {
