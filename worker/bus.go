@@ -102,7 +102,7 @@ func (w *Worker) stepOf(m *Message) *step.Step {
 }
 
 func (w *Worker) forward(ctx context.Context, q Queue, m *Message, queue string) {
-	err := w.answer(ctx, q, m, "forward", func(ctx context.Context) error { return q.Forward(ctx, m, queue) })
+	err := w.answer(ctx, q, m, "forward", 0, func(ctx context.Context) error { return q.Forward(ctx, m, queue) })
 	if err == nil {
 		w.Log.Info("forwarded", "queue", q.Name(), "message", m.ID, "class", m.Class, "to", queue)
 	}
