@@ -325,6 +325,9 @@ func (s *Source) PutBack(ctx context.Context, m *worker.Message) error {
 func (s *Source) putBack(ctx context.Context, m *worker.Message, d *delivery, after time.Duration) error {
 	idle := max(s.cfg.RedeliverTimeout-after, 0)
 	counter := d.deliveries - 1
+	if d.parking {
+		counter = max(counter, 1) // the next Park looks whether it is parked already
+	}
 	if m.MayHaveActed {
 		counter = max(counter, 2)
 	}
@@ -376,7 +379,9 @@ func (s *Source) Park(ctx context.Context, m *worker.Message, reason string) err
 		}
 		return s.answer(ctx, d, true, forward, []string{s.cfg.Stream, f.Config.Stream}, s.cfg.DeleteAfterReject, "message", value)
 	}
-	again := d.parking || d.deliveries > 1
+	// An earlier try may have added it: of this delivery, of another one, or before
+	// Later made a new entry of it.
+	again := d.parking || d.deliveries > 1 || d.first != d.id
 	d.parking = true
 	if err := s.failed.Put(ctx, parked, again); err != nil {
 		return fmt.Errorf("transport %s, message %s: not parked: %w", s.name, d.id, err)

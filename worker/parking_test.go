@@ -109,7 +109,9 @@ func TestStopWhileParkingHangs(t *testing.T) {
 	for i := range 20 {
 		s.charge(fmt.Sprint(i))
 	}
-	s.answer = func(context.Context, zabor.Row) zabor.Outcome { return zabor.Outcome{Verdict: zabor.Misdirected, Reason: "404"} }
+	s.answer = func(context.Context, zabor.Row) zabor.Outcome {
+		return zabor.Outcome{Verdict: zabor.Misdirected, Reason: "404"}
+	}
 	stop := s.run()
 	s.eventually("some rows are held", func() bool { return s.count("zabor_fences WHERE state = 'held'") > 0 })
 	free()
