@@ -182,7 +182,7 @@ func (s *Source) unread(ctx context.Context, n int) ([]*worker.Message, error) {
 }
 
 func unreadable(raw, reason string) *worker.Message {
-	if by := wrapped([]byte(raw)); by != "" {
+	if by := Wrapped([]byte(raw)); by != "" {
 		reason = "changed by " + by + " of phpredis: " + reason
 	}
 	return &worker.Message{

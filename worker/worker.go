@@ -324,7 +324,7 @@ func (w *Worker) park(ctx context.Context, q Queue, m *Message, key zabor.Key, r
 func (w *Worker) parked(ctx context.Context, q Queue, m *Message, key zabor.Key, row zabor.Row, cause error, code, why string) {
 	w.Log.Error("parked in the failure transport", "queue", q.Name(), "message", m.ID, "class", m.Class, "key", key, "order", key.Order, "step", key.Step, "reason", why)
 	if code != toldAlready {
-		w.alertParked(q, m, key, row, code, why)
+		w.alertParked(q, m, key, row, code, "the failure transport", why)
 	}
 	if key.Order == "" || errors.Is(cause, zabor.ErrOtherRequest) {
 		return // the row is not about this message
@@ -348,6 +348,7 @@ func (w *Worker) keepBytes(ctx context.Context, q Queue, m *Message, why string)
 		return w.Unreadable(ctx, q.Name(), m.Raw, why)
 	}, func() {
 		w.Log.Error("unreadable message kept in zabor_unreadable", "queue", q.Name(), "message", m.ID, "bytes", len(m.Raw), "reason", why)
+		w.alertParked(q, m, zabor.Key{}, zabor.Row{}, "parked", "zabor_unreadable", why)
 		_ = w.answer(ctx, q, m, "ack", 0, func(ctx context.Context) error { return q.Ack(ctx, m) })
 	})
 }

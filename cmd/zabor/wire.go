@@ -168,7 +168,7 @@ func (p *program) symfonyQueue(s station, q *config.Queue, store *sqlstore.Store
 		return worker.Queue{}, nil, err
 	}
 	source, err := messenger.NewSource(s.redis, messenger.Options{
-		Name: s.queue, Config: c, Failed: failed, Secret: string(q.Symfony.AppSecret), Host: host, Alert: p.alert,
+		Name: s.queue, Config: c, Failed: failed, Secrets: messenger.ParseSecrets(string(q.Symfony.AppSecret)), Host: host, Alert: p.alert,
 	})
 	if err != nil {
 		return worker.Queue{}, nil, err
