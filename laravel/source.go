@@ -90,6 +90,10 @@ func NewSource(client redis.UniversalClient, c Config) (*Source, error) {
 	return s, nil
 }
 
+// Close ends what is done after the answers: the ends that Horizon shows are looked at
+// again, for a second at most. Nothing is received or answered any more.
+func (s *Source) Close() { s.h.close() }
+
 // Name is the queue's name in the application.
 func (s *Source) Name() string { return s.c.Queue }
 
