@@ -691,10 +691,11 @@ func TestSignedMessages(t *testing.T) {
 		"somebody else's":    {"s3cr3t", "other", true},
 		"no secret is known": {"", "other", false},
 		"not signed":         {"s3cr3t", "", false},
+		"a previous one":     {"s3cr3t, other", "other", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			tr := open(t, dsn(t, ""), func(o *Options) { o.Secret = tt.secret })
+			tr := open(t, dsn(t, ""), func(o *Options) { o.Secrets = ParseSecrets(tt.secret) })
 			e := &envelope{body: phpBody("1"), headersJSON: []byte("[]")}
 			if tt.signedWith != "" {
 				e.headers = []header{{name: signHeader, value: e.signature(tt.signedWith, true)}, {name: "Sign-Algo", value: "sha256"}}

@@ -16,7 +16,7 @@ type Message struct {
 	ID      string    // the queue's own id of the message, stable over redeliveries: uuid or stream entry id
 	RetryOf string    // the ID of the parked message that this one retries; empty: its own, or it retries none
 	Sent    time.Time // when it was queued, or when its delay ended; zero: the queue does not say
-	Raw     []byte    // the bytes as they were before the delivery
+	Raw     []byte    // the bytes as they were before the delivery; of one that is kept unreadable with the sign, see MayHaveActed
 	Err     error     // why it cannot be decoded; nil: it can. Raw is set all the same
 	Receipt any       // the source's own
 

@@ -83,7 +83,7 @@ func (c *demoCommand) Run(p *program) error {
 
 // progress writes a line over and over on a terminal, and nothing elsewhere.
 func progress(p *program) func(string, ...any) {
-	if f, ok := p.stderr.(*os.File); !ok || !term.IsTerminal(int(f.Fd())) {
+	if f, ok := p.stderr.(interface{ Fd() uintptr }); !ok || !term.IsTerminal(int(f.Fd())) {
 		return func(string, ...any) {}
 	}
 	return func(format string, args ...any) { fmt.Fprintf(p.stderr, format, args...) }

@@ -112,9 +112,10 @@ func (f symfonyFailures) forget(ctx context.Context, id string) error {
 
 // unreadables are a queue's entries of zabor_unreadable.
 type unreadables struct {
-	store *sqlstore.Store
-	queue string
-	push  func(ctx context.Context, raw []byte) error
+	store  *sqlstore.Store
+	queue  string
+	push   func(ctx context.Context, raw []byte) error
+	decode func(raw []byte) *worker.Message // as the queue's source reads it now
 }
 
 func (u *unreadables) entries(ctx context.Context, mark string) iter.Seq2[failedMessage, error] {
@@ -146,9 +147,14 @@ func (u *unreadables) entries(ctx context.Context, mark string) iter.Seq2[failed
 // shortID is how many digits of an unreadable message's id are shown.
 const shortID = 16
 
+// message is k as the configuration of today reads it: a wrong secret may be right now.
 func (u *unreadables) message(k sqlstore.KeptUnreadable) failedMessage {
-	return failedMessage{id: k.ID[:shortID], mark: fmt.Sprintf("%d-%s", k.At.UnixMicro(), k.ID), kind: "unreadable", at: k.At, reason: k.Reason,
-		Message: &worker.Message{ID: k.ID, Raw: k.Bytes, Err: worker.ErrUnreadable}}
+	m := &worker.Message{Raw: k.Bytes, Err: fmt.Errorf("%w: %s", worker.ErrUnreadable, k.Sealed)}
+	if k.Sealed == "" {
+		m = u.decode(k.Bytes)
+	}
+	m.ID = k.ID
+	return failedMessage{id: k.ID[:shortID], mark: fmt.Sprintf("%d-%s", k.At.UnixMicro(), k.ID), kind: "unreadable", at: k.At, reason: k.Reason, Message: m}
 }
 
 func (u *unreadables) entry(ctx context.Context, id string) (failedMessage, error) {
@@ -282,13 +288,14 @@ func transports(q worker.Queue, store *sqlstore.Store) []*queueTransport {
 	own, bytes := &queueTransport{queue: q.Name()}, &queueTransport{queue: q.Name(), failureTransport: raw}
 	switch source := q.Source.(type) {
 	case *laravel.Source:
+		raw.decode = source.Decode
 		raw.push = func(ctx context.Context, raw []byte) error { _, err := source.Push(ctx, raw); return err }
 		own.failureTransport = laravelFailures{source}
 		own.moveOn = func(ctx context.Context, id, queue string) error {
 			return absent(source.MoveOn(ctx, id, queue), laravel.ErrNoFailedJob)
 		}
 	case *messenger.Source:
-		raw.push = source.Push
+		raw.push, raw.decode = source.Push, source.Decode
 		own.failureTransport = symfonyFailures{source}
 		own.moveOn = func(ctx context.Context, id, queue string) error {
 			return absent(source.MoveOn(ctx, id, queue), messenger.ErrNotKept)
@@ -343,6 +350,9 @@ func (f *failures) untaken(ctx context.Context, m found) (bool, error) {
 // idle says why nothing would be called for m, which had better stay where it is; empty:
 // it had not. PHP's workers, if any are left, know nothing of its row.
 func (f *failures) idle(ctx context.Context, m found) (why string, err error) {
+	if errors.Is(m.Err, worker.ErrUnreadable) {
+		return m.Err.Error(), nil
+	}
 	k, ok := f.key(m.failedMessage)
 	if !ok {
 		return "", nil
@@ -606,7 +616,7 @@ func (c *failedList) Run(p *program) error {
 
 type failedRetry struct {
 	ID    []string `arg:"" optional:"" help:"Ids as listed."`
-	All   bool     `help:"All that are listed, but for what is held, in doubt or paid, for which nothing would be called, and for the unreadable ones, which would come back: name those."`
+	All   bool     `help:"All that are listed, but for what is held, in doubt or paid, for which nothing would be called, and for what still cannot be read, which would come back: name those."`
 	Queue []string `placeholder:"NAME" help:"Only of these queues."`
 
 	By     string `placeholder:"NAME" help:"Who does it; else the user of this session. It is kept in the history of the message's row."`
@@ -682,9 +692,6 @@ func (c *failedRetry) chosen(ctx context.Context, f *failures) ([]found, error) 
 	}
 	var all []found
 	for _, t := range f.transports {
-		if _, ok := t.failureTransport.(*unreadables); ok {
-			continue
-		}
 		first := len(all)
 		for m, err := range t.entries(ctx, "") {
 			if err != nil {

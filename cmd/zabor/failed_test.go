@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"zabor"
+	"zabor/messenger"
 	"zabor/sqlstore"
 )
 
@@ -93,7 +94,7 @@ func TestUnreadablesFromAMarkOn(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	u := &unreadables{store: s.store, queue: "payments"}
+	u := &unreadables{store: s.store, queue: "payments", decode: messenger.Decode}
 	seen := map[string]bool{}
 	for mark, last := "", -1; len(seen) > last; {
 		last = len(seen)

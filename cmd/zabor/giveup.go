@@ -38,7 +38,7 @@ func (p *program) giveUp(file *config.Config, store *sqlstore.Store, names []str
 	if err != nil || known+left+parked == 0 {
 		return err
 	}
-	return bad(fmt.Errorf("given up, and PHP's workers may charge a second time for what is named above: %d messages on the queues and %d that have failed, whose keys zabor knows, and %d rows that are open", known, parked, left),
+	return bad(fmt.Errorf("given up, and PHP's workers may charge a second time for what is named above: %d messages on the queues, %d that have failed, and %d rows that are open", known, parked, left),
 		"leave PHP's workers stopped, or their handler without its call, until \"zabor worker --drain\" ends with 0, or each of these is decided and this command ends with 0")
 }
 

@@ -309,6 +309,13 @@ func (p *program) guardKeys(c *core, list []queue, status func() dashboard.Statu
 		}{status(), said})
 	})
 	c.fence.Refuse = keys.Refuse
+	keys.Taken = func(why error) {
+		p.alert(zabor.Alert{
+			Severity: zabor.Critical, Code: "foreign-consumer",
+			Text: why.Error() + ". This process calls nothing any more; what both have had may be charged twice",
+			Next: "stop one of the two; then look at the orders that both have: zabor audit --provider-export FILE",
+		})
+	}
 	if err := keys.Beat(p.ctx); err != nil {
 		return nil, nil, storeFailure(err)
 	}

@@ -255,7 +255,7 @@ func (l *liveChecks) queue(q queue) {
 	quiet.log = slog.New(told)
 	ctx, cancel := context.WithTimeout(l.ctx, doctorWait)
 	defer cancel()
-	for err := range quiet.checkQueue(ctx, q, false) {
+	for err := range quiet.checkQueue(ctx, l.file.Compiled(), q, false) {
 		l.failed(what, err)
 	}
 	if c := q.Config; c != nil && q.redis.Exists(ctx, c.Stream).Val() == 0 {

@@ -249,7 +249,7 @@ func TestADrainListsWhatHasFailed(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, log := s.command(exitBad, "worker", "--drain", "--queue", "payments")
-	if !strings.Contains(log, "test:1/charge is settled, and its message has failed: ") || !strings.Contains(log, "1 messages have failed whose keys zabor knows") {
+	if !strings.Contains(log, "test:1/charge is settled, and its message has failed: ") || !strings.Contains(log, "1 messages of steps, or unreadable ones, have failed") {
 		t.Errorf("the drain says\n%s", log)
 	}
 	var list []failedJSON

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"maps"
@@ -16,6 +17,7 @@ import (
 	"zabor/laravel"
 	"zabor/messenger"
 	"zabor/provider"
+	"zabor/step"
 	"zabor/worker"
 )
 
@@ -82,7 +84,7 @@ func (p *program) startUp(ctx context.Context, file *config.Config, list []queue
 			p.log.Warn("a message whose worker was killed is handed to nobody before its reserve ends: were these milliseconds? The setting is in seconds", "queue", s.Name(), "reserve", s.Reserve)
 		}
 		p.log.Info("queue", "name", s.Name(), "ready", depth.Ready, "reserved", depth.Reserved, "delayed", depth.Delayed, "reserve", s.Reserve)
-		for err := range p.checkQueue(ctx, s, acceptEviction) {
+		for err := range p.checkQueue(ctx, file.Compiled(), s, acceptEviction) {
 			return err
 		}
 	}
@@ -94,11 +96,11 @@ func (p *program) startUp(ctx context.Context, file *config.Config, list []queue
 
 // checkQueue gives each reason not to take from a queue, and logs what is a warning
 // only.
-func (p *program) checkQueue(ctx context.Context, s queue, acceptEviction bool) iter.Seq[error] {
+func (p *program) checkQueue(ctx context.Context, steps []*step.Step, s queue, acceptEviction bool) iter.Seq[error] {
 	return func(yield func(error) bool) {
 		for _, check := range []func() error{
 			func() error { return p.checkServer(ctx, s, acceptEviction) },
-			func() error { return checkSerializer(ctx, s) },
+			func() error { return checkFirst(ctx, steps, s) },
 			func() error { return p.checkOthers(ctx, s) },
 			func() error {
 				if depth, err := s.Depth(ctx); err == nil && depth.Empty() {
@@ -249,21 +251,49 @@ func sharedKeys(file *config.Config, list []queue) (wrong []config.Finding) {
 	return wrong
 }
 
-// checkSerializer refuses a Laravel queue whose connection changes payloads.
-func checkSerializer(ctx context.Context, s queue) error {
-	source, ok := s.Source.(*laravel.Source)
-	if !ok {
+// few is how many messages of each place a start looks at.
+const few = 8
+
+// checkFirst looks at the first messages of a queue. It refuses a Laravel queue whose
+// connection changes payloads, and one none of whose messages of steps can be read with
+// the secrets of the configuration.
+func checkFirst(ctx context.Context, steps []*step.Step, s queue) error {
+	_, laravels := s.Source.(*laravel.Source)
+	read, locked := 0, 0
+	var why error
+	for _, place := range []worker.Place{worker.Ready, worker.Delayed} {
+		n := 0
+		for m, err := range s.Look(ctx, place) {
+			if err != nil {
+				return unreachable(err, "nothing was taken; is Redis up, and is its address right?")
+			}
+			if by := laravel.Wrapped(m.Raw); laravels && by != "" {
+				return usage(fmt.Errorf("queue %s: phpredis has changed a job on it, by %s: with that option Laravel's own acks remove nothing, so that jobs run again and again, and delayed jobs are lost", s.Name(), by),
+					"nothing was started, and the job is where it was; set the options serializer and compression of the queue's Redis connection to none (config/database.php), and dispatch such jobs again")
+			}
+			wrong := errors.Is(m.Err, worker.ErrWrongSecret)
+			switch {
+			case !slices.ContainsFunc(steps, func(one *step.Step) bool { return one.Matches(m.Class) }):
+			case wrong:
+				locked++
+				why = m.Err
+			default:
+				read++
+			}
+			if n++; n == few {
+				break
+			}
+		}
+	}
+	if locked == 0 || read > 0 {
 		return nil
 	}
-	by, err := source.Wrapped(ctx)
-	switch {
-	case err != nil:
-		return unreachable(err, "nothing was taken; is Redis up, and is its address right?")
-	case by != "":
-		return usage(fmt.Errorf("queue %s: phpredis has changed a job on it, by %s: with that option Laravel's own acks remove nothing, so that jobs run again and again, and delayed jobs are lost", s.Name(), by),
-			"nothing was started, and the job is where it was; set the options serializer and compression of the queue's Redis connection to none (config/database.php), and dispatch such jobs again")
+	key := "laravel.app_key"
+	if s.Config != nil {
+		key = "symfony.app_secret"
 	}
-	return nil
+	return usage(fmt.Errorf("queue %s: none of the first %d messages of steps can be read: %w", s.Name(), locked, why),
+		fmt.Sprintf("nothing was started, and the messages are where they were; write the application's secret under queues.%s.%s, with those of before behind commas; \"zabor peek %s\" shows what can be read then", s.Name(), key, s.Name()))
 }
 
 // guessPlace warns of an empty queue none of whose keys exist, if the keys of

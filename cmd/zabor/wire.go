@@ -102,7 +102,10 @@ func (p *program) queues(c *config.Config, store *sqlstore.Store) (list []queue,
 			return nil, nil, err
 		}
 		if s.Config == nil {
-			made.Queue, err = p.laravelQueue(s, q, made.failed)
+			var source *laravel.Source
+			if made.Queue, source, err = p.laravelQueue(s, q, made.failed); err == nil {
+				closers = append(closers, source.Close)
+			}
 		} else {
 			var source *messenger.Source
 			if made.Queue, source, err = p.symfonyQueue(s, q, made.failed); err == nil {
@@ -130,10 +133,10 @@ func (p *program) queues(c *config.Config, store *sqlstore.Store) (list []queue,
 	return list, closeAll, nil
 }
 
-func (p *program) laravelQueue(s station, q *config.Queue, store *sqlstore.Store) (worker.Queue, error) {
+func (p *program) laravelQueue(s station, q *config.Queue, store *sqlstore.Store) (worker.Queue, *laravel.Source, error) {
 	zone, err := time.LoadLocation(q.Laravel.Timezone)
 	if err != nil {
-		return worker.Queue{}, fmt.Errorf("laravel.timezone: %w", err)
+		return worker.Queue{}, nil, fmt.Errorf("laravel.timezone: %w", err)
 	}
 	table := "failed_jobs"
 	if q.Failed != nil && q.Failed.Table != "" {
@@ -141,17 +144,20 @@ func (p *program) laravelQueue(s station, q *config.Queue, store *sqlstore.Store
 	}
 	failed, err := laravel.NewFailedJobs(store.DB(), store.Dialect(), table, zone)
 	if err != nil {
-		return worker.Queue{}, err
+		return worker.Queue{}, nil, err
 	}
 	keys, err := laravel.ParseAppKeys(string(q.Laravel.AppKey))
 	if err != nil {
-		return worker.Queue{}, fmt.Errorf("laravel.app_key: %w; write it as in the application's .env, APP_KEY first and then APP_PREVIOUS_KEYS", err)
+		return worker.Queue{}, nil, fmt.Errorf("laravel.app_key: %w; write it as in the application's .env, APP_KEY first and then APP_PREVIOUS_KEYS", err)
 	}
 	source, err := laravel.NewSource(s.redis, laravel.Config{
 		Queue: s.queue, Prefix: q.Laravel.Prefix, Connection: q.Laravel.Connection, RetryAfter: q.Laravel.RetryAfter, AppKeys: keys, Failed: failed,
 		Horizon: q.Laravel.Horizon, Warn: func(err error) { p.log.Warn(err.Error(), "queue", s.queue) },
 	})
-	return worker.Queue{Source: source, Reserve: q.Laravel.RetryAfter}, err
+	if err != nil {
+		return worker.Queue{}, nil, err
+	}
+	return worker.Queue{Source: source, Reserve: q.Laravel.RetryAfter}, source, nil
 }
 
 func (p *program) symfonyQueue(s station, q *config.Queue, store *sqlstore.Store) (worker.Queue, *messenger.Source, error) {
@@ -168,7 +174,7 @@ func (p *program) symfonyQueue(s station, q *config.Queue, store *sqlstore.Store
 		return worker.Queue{}, nil, err
 	}
 	source, err := messenger.NewSource(s.redis, messenger.Options{
-		Name: s.queue, Config: c, Failed: failed, Secret: string(q.Symfony.AppSecret), Host: host, Alert: p.alert,
+		Name: s.queue, Config: c, Failed: failed, Secrets: messenger.ParseSecrets(string(q.Symfony.AppSecret)), Host: host, Alert: p.alert,
 	})
 	if err != nil {
 		return worker.Queue{}, nil, err

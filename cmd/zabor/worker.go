@@ -14,6 +14,7 @@ import (
 	"zabor"
 	"zabor/internal/config"
 	"zabor/sqlstore"
+	"zabor/step"
 	"zabor/tracing"
 	"zabor/worker"
 )
@@ -95,9 +96,9 @@ func (c *workerCommand) Run(p *program) error {
 	case err != nil:
 		return err
 	case left > 0:
-		return bad(fmt.Errorf("drained; %d rows are held or parked for a person, and %d more messages have failed whose keys zabor knows", left, parked), "zabor fence list --state held,released; zabor failed list")
+		return bad(fmt.Errorf("drained; %d rows are held or parked for a person, and %d more messages of steps, or unreadable ones, have failed", left, parked), "zabor fence list --state held,released; zabor failed list")
 	case parked > 0:
-		return bad(fmt.Errorf("drained; %d messages have failed whose keys zabor knows: PHP's own retry would charge for them without a fence", parked),
+		return bad(fmt.Errorf("drained; %d messages of steps, or unreadable ones, have failed: nobody has made these charges, and PHP's own retry would make them without a fence", parked),
 			"zabor failed list shows them; \"zabor failed retry ID\" while a worker of zabor's runs, or \"zabor failed forget ID --reason TEXT --yes\"")
 	}
 	for _, s := range list {
@@ -285,36 +286,29 @@ func (p *program) leftOver(file *config.Config, store *sqlstore.Store, list []qu
 	return left, parked, err
 }
 
-// leftFailed lists the failed messages of list that have a key, but for those of rows
-// that are held or released. unread is as for leftOver.
+// leftFailed lists the failed messages of list that may ask for a charge: those of a
+// step, and those that cannot be read, but for those of rows that are held or released.
+// unread is as for leftOver.
 func (p *program) leftFailed(file *config.Config, store *sqlstore.Store, list []queue, unread string) (n int, err error) {
 	f := failuresIn(file, store, list)
-	for _, q := range list {
-		for m, err := range transports(q.Queue, store)[0].entries(p.ctx, "") {
-			if q.failed.NoTable(err) {
+	for _, t := range f.transports {
+		for m, err := range t.entries(p.ctx, "") {
+			if t.moveOn != nil && f.places[t.queue].failed.NoTable(err) {
 				break
 			}
 			if err != nil {
-				return n, unreachable(fmt.Errorf("queue %s: what failed on it cannot be read: %w", q.Name(), err), unread)
+				return n, unreachable(fmt.Errorf("queue %s: what failed on it cannot be read: %w", t.queue, err), unread)
 			}
-			key, ok := f.key(m)
-			if !ok {
-				continue
-			}
-			row, err := standing(p.ctx, store, key)
+			state, charges, err := f.state(p.ctx, m)
 			if err != nil {
-				return n, storeFailure(err)
+				return n, err
 			}
-			state := "has no row"
-			if row != nil {
-				if row.State == zabor.Held || row.State == zabor.Released {
-					continue
-				}
-				state = "is " + string(row.State)
+			if !charges {
+				continue
 			}
 			if n++; n <= mostLeft {
 				reason, _, _ := strings.Cut(m.reason, "\n")
-				fmt.Fprintf(p.stderr, "zabor: %s %s, and its message has failed: %s: %s\n", printable(key.String()), state, f.told(q.Name(), m), printable(reason))
+				fmt.Fprintf(p.stderr, "zabor: %s, and its message has failed: %s: %s\n", state, f.told(t.queue, m), printable(reason))
 			}
 		}
 	}
@@ -322,4 +316,22 @@ func (p *program) leftFailed(file *config.Config, store *sqlstore.Store, list []
 		fmt.Fprintf(p.stderr, "zabor: and %d more failed messages\n", n-mostLeft)
 	}
 	return n, nil
+}
+
+// state says of a failed message what its row is. It reports whether the message may ask
+// for a charge that no row which waits for a person tells of.
+func (f *failures) state(ctx context.Context, m failedMessage) (text string, charges bool, err error) {
+	key, ok := f.key(m)
+	if !ok {
+		mayBe := m.Class == "" || m.kind == "unreadable" || slices.ContainsFunc(f.steps, func(s *step.Step) bool { return s.Matches(m.Class) })
+		return "a message without a key", mayBe, nil
+	}
+	row, err := standing(ctx, f.store, key)
+	switch {
+	case err != nil:
+		return "", false, storeFailure(err)
+	case row == nil:
+		return printable(key.String()) + " has no row", true, nil
+	}
+	return printable(key.String()) + " is " + string(row.State), row.State != zabor.Held && row.State != zabor.Released, nil
 }

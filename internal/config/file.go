@@ -68,7 +68,7 @@ type Laravel struct {
 type Symfony struct {
 	DSN              Address       `yaml:"dsn" need:"true" doc:"The transport's DSN as the application has it."`
 	RedeliverTimeout time.Duration `yaml:"redeliver_timeout,seconds" min:"1s" doc:"Where it is an option of the transport and not in the DSN. Symfony's default is 3600."`
-	AppSecret        Secret        `yaml:"app_secret" doc:"Symfony's APP_SECRET, for signed messages."`
+	AppSecret        Secret        `yaml:"app_secret" doc:"Symfony's APP_SECRET, for signed messages; then, separated by commas, previous ones."`
 }
 
 // Failed is a failure transport: a table, or for Symfony a stream.
