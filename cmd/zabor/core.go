@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"zabor"
+	"zabor/dashboard"
 	"zabor/internal/config"
 	"zabor/metrics"
 	"zabor/provider"
@@ -61,7 +62,7 @@ func (p *program) newCore(file *config.Config, store *sqlstore.Store) (*core, er
 	}
 	c := &core{
 		file: file, store: store, secrets: secrets, providers: providers, fence: fence,
-		resolver: &zabor.Resolver{Fence: fence, Scope: file.Scope, Lookup: lookup(providers), Replay: call(providers)},
+		resolver: &zabor.Resolver{Fence: fence, Scope: file.Scope, Lookup: dashboard.NoteLookups(store, lookup(providers)), Replay: call(providers)},
 	}
 	if file.Metrics != nil {
 		if err := p.measure(c); err != nil {
