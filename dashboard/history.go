@@ -141,6 +141,8 @@ func noteWords(n zabor.Note) (what, class string) {
 		return "Imported", "plain"
 	case lookedUp:
 		return "Looked up at the provider", "plain"
+	case answerDealt:
+		return "A success without a row was dealt with", "good"
 	case messageRetried:
 		return "Its message was put back on its queue", "plain"
 	case messageForgotten:
