@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -156,11 +157,34 @@ func transition(row, next Row) *Note {
 	if row.State == next.State || row.State == Captured && (next.State.Closed() || next.State == Pending) {
 		return nil
 	}
-	text := fmt.Sprintf("was %s: %s", row.State, next.Reason)
+	text := next.Reason
 	if next.State == Captured {
-		text = fmt.Sprintf("was %s: try %d", row.State, next.Tries)
+		text = fmt.Sprintf("try %d", next.Tries)
 	}
-	return &Note{Epoch: next.Claim.Epoch, Kind: string(next.State), Text: text}
+	return &Note{Epoch: next.Claim.Epoch, Kind: string(next.State), Text: row.was() + ": " + text}
+}
+
+// was is r in a note of the write that replaces it. The reason of a closed or pending
+// row is in no note yet: its call's own answer made none.
+func (r Row) was() string {
+	text := "was " + string(r.State)
+	if !r.State.Closed() && r.State != Pending {
+		return text
+	}
+	var known []string
+	if r.Answer != nil {
+		known = append(known, fmt.Sprintf("HTTP %d", r.Answer.Status))
+	}
+	if r.Reason != "" {
+		known = append(known, r.Reason)
+	}
+	if r.Reference != "" {
+		known = append(known, "reference "+r.Reference)
+	}
+	if len(known) == 0 {
+		return text
+	}
+	return text + " (" + strings.Join(known, "; ") + ")"
 }
 
 // watchCaptured is how old a call is when a resolver begins to watch it.

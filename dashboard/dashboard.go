@@ -135,7 +135,7 @@ func New(o Options) (*Dashboard, error) {
 	d.mux.HandleFunc("GET /audit", d.auditPage)
 	d.mux.HandleFunc("GET /doctor", d.doctorPage)
 	for path, handle := range map[string]http.HandlerFunc{
-		"/decide": d.decide, "/withdraw": d.withdraw, "/refunded": d.refundedOne, "/failed/retry": d.retry, "/failed/forget": d.forget, "/audit": d.runAudit, "/audit/dealt": d.auditDealt, "/doctor": d.runDoctor,
+		"/decide": d.decide, "/withdraw": d.withdraw, "/refunded": d.refundedOne, "/answer": d.answerDealtWith, "/failed/retry": d.retry, "/failed/forget": d.forget, "/audit": d.runAudit, "/audit/dealt": d.auditDealt, "/doctor": d.runDoctor,
 	} {
 		d.mux.Handle("POST "+path, d.operators(handle))
 	}

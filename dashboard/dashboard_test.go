@@ -29,6 +29,8 @@ type office struct {
 	store *sqlstore.Store
 	fence *zabor.Fence
 	board *Dashboard
+
+	answers *Answers // counts what row calls for
 }
 
 func newOffice(t *testing.T, change func(*Options)) *office {
@@ -46,6 +48,7 @@ func newOffice(t *testing.T, change func(*Options)) *office {
 		t.Fatal(err)
 	}
 	o := &office{T: t, store: store, fence: &zabor.Fence{Store: store, Secret: make([]byte, zabor.MinSecret)}}
+	o.answers = NewAnswers(store, "", func(zabor.Alert) {})
 	options := Options{Store: store, Version: "test", Guard: guard, Log: slog.New(slog.DiscardHandler),
 		Look: func(ctx context.Context, d zabor.Decision) (Prospect, error) {
 			row, err := store.Load(ctx, d.Key)
@@ -85,7 +88,7 @@ func (o *office) rowOf(key zabor.Key, outcome zabor.Outcome) zabor.Row {
 // lateRow is rowOf at a provider whose look-up proves absence so long after the call.
 func (o *office) lateRow(key zabor.Key, outcome zabor.Outcome, absentAfter time.Duration) zabor.Row {
 	o.Helper()
-	fence := zabor.Fence{Store: o.store, Secret: o.fence.Secret} // its own breaker
+	fence := zabor.Fence{Store: o.store, Secret: o.fence.Secret, Observer: zabor.Observer{Called: o.answers.Count(nil)}} // its own breaker
 	_, _ = fence.Do(o.Context(), zabor.Effect{
 		Key: key, Provider: "stripe", Amount: zabor.Money{Minor: 1999, Currency: "EUR"}, Fingerprint: zabor.Fingerprint{Message: "m", Request: "f"},
 		Render: func(zabor.ProviderKeys, string) ([]byte, error) {
@@ -197,6 +200,7 @@ func TestPages(t *testing.T) {
 	o.row("6", zabor.Outcome{Verdict: zabor.Unsent, Reason: "no route"})
 	o.row("<b>\xff", zabor.Outcome{Verdict: zabor.Done, Reference: "pi_7"})
 
+	o.beat(o.answers, 0)
 	o.sees(200, "/", "Equal", ">3<", "1\u202f234\u202f567", "does not answer", "Stripe", "TEST")
 	o.sees(200, "/?span=1h", "Doubts: 1 in the last 1h", "Holds: 1 in the last 1h", "Charges: 2 in the last 1h", "Failed: 3 in the last 1h")
 	o.sees(200, "/fences", "pi_1", "!<b>\xff", "&lt;b&gt;")
@@ -585,6 +589,8 @@ func TestTheHeadline(t *testing.T) {
 	good := audit.Total{ProviderSuccesses: 1, UniqueRows: 1}
 	twice := audit.Total{ProviderSuccesses: 2, UniqueRows: 1, DoubleCharged: 1, Bad: 1, Differences: map[audit.Kind]int64{audit.ChargedTwice: 1}}
 	o.row("1", zabor.Outcome{Verdict: zabor.Done, Reference: "pi_1"})
+	o.sees(200, "/", `class="hero empty"`, "<h2>Not compared yet</h2>", "Never compared", "by the rows alone")
+	o.beat(o.answers, 0)
 	o.sees(200, "/", `class="hero equal"`, "<h2>Equal</h2>", "Never compared")
 	keep(AuditReport{Total: good})
 	o.sees(200, "/", `class="hero equal"`, "Audited from the rows and queues alone", "Never compared")
@@ -607,7 +613,7 @@ func TestTheHeadline(t *testing.T) {
 
 	o.row("2", zabor.Outcome{Reason: "no whole answer came"})
 	o.board.changed()
-	o.sees(200, "/", "1 row in doubt or held", "whether it is a success is not known yet")
+	o.sees(200, "/", "1 row in doubt or held</a>, 19.99 EUR: not counted yet")
 	if err := o.store.Meta().Set(t.Context(), auditName, []byte("{")); err != nil {
 		t.Fatal(err)
 	}
@@ -630,6 +636,7 @@ func TestASecondReferenceThatWasDealtWith(t *testing.T) {
 		o.board.numbers.sums.forget()
 		return row
 	}
+	o.beat(o.answers, 0)
 	row = twice(row, "pi_2")
 	o.sees(200, "/", `class="hero unequal"`, "1 row has a second number", "!dealt with by hand")
 	o.sees(200, rowURL(row.Key), "Money may have moved twice", "It is dealt with")

@@ -321,7 +321,14 @@ func (d *Dashboard) open(w http.ResponseWriter, r *http.Request) {
 			*list.more = "/open?" + list.name + "=" + writeMark(on)
 		}
 		for _, row := range rows {
-			one := openRow{Row: row, Evidence: d.evidence(row)}
+			var notes []zabor.Note
+			if row.Cause == zabor.ByPerson || row.Cause == zabor.ByConflict { // the row alone does not say whether it was imported
+				if notes, err = d.o.Store.History().Of(r.Context(), row.Key); err != nil {
+					d.away(w, r, err)
+					return
+				}
+			}
+			one := openRow{Row: row, Evidence: d.evidence(row, notes)}
 			one.Status, one.Answer = answerFields(row)
 			*list.rows = append(*list.rows, one)
 		}

@@ -18,6 +18,9 @@ type numbers struct {
 	mended kept[int64]
 	open   kept[[]sqlstore.StateCount]
 	failed kept[[]FailedCount]
+	money  kept[[]sqlstore.StateMoney]
+
+	answers kept[answers]
 
 	proposals kept[[]proposal]
 	charts    map[string]*kept[chart]
@@ -129,6 +132,14 @@ func (d *Dashboard) unclosed(ctx context.Context) ([]sqlstore.StateCount, error)
 	return counts, err
 }
 
+// money sums the open rows by state and currency.
+func (d *Dashboard) money(ctx context.Context) ([]sqlstore.StateMoney, error) {
+	sums, _, err := d.numbers.money.get(ctx, func(ctx context.Context) ([]sqlstore.StateMoney, error) {
+		return d.o.Store.Reports().OpenMoney(ctx, d.o.Scope)
+	})
+	return sums, err
+}
+
 // waiting is how many rows are in doubt or held; 0 where it cannot be read.
 func (d *Dashboard) waiting(ctx context.Context) (n int64) {
 	counts, err := d.unclosed(ctx)
@@ -147,6 +158,8 @@ func (d *Dashboard) waiting(ctx context.Context) (n int64) {
 // failed messages again.
 func (d *Dashboard) changed() {
 	d.numbers.open.forget()
+	d.numbers.money.forget()
+	d.numbers.answers.forget()
 	d.numbers.failed.forget()
 	d.numbers.proposals.forget()
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"zabor"
+	"zabor/dashboard"
 	"zabor/internal/config"
 	"zabor/metrics"
 	"zabor/provider"
@@ -27,6 +28,7 @@ type core struct {
 	fence     *zabor.Fence
 	resolver  *zabor.Resolver
 	metrics   *metrics.Metrics // nil: nobody asks for them
+	answers   *dashboard.Answers
 	tracer    *tracing.Tracer  // nil: nobody wants traces
 }
 
@@ -61,13 +63,15 @@ func (p *program) newCore(file *config.Config, store *sqlstore.Store) (*core, er
 	}
 	c := &core{
 		file: file, store: store, secrets: secrets, providers: providers, fence: fence,
-		resolver: &zabor.Resolver{Fence: fence, Scope: file.Scope, Lookup: lookup(providers), Replay: call(providers)},
+		resolver: &zabor.Resolver{Fence: fence, Scope: file.Scope, Lookup: dashboard.NoteLookups(store, lookup(providers)), Replay: call(providers)},
 	}
+	c.answers = dashboard.NewAnswers(store, file.Scope, p.alert)
 	if file.Metrics != nil {
 		if err := p.measure(c); err != nil {
 			return nil, err
 		}
 	}
+	fence.Called = c.answers.Count(fence.Called)
 	if err := p.trace(c, secret); err != nil {
 		return nil, err
 	}

@@ -329,5 +329,8 @@ func (p *program) guardKeys(c *core, list []queue, status func() dashboard.Statu
 			p.log.Warn("cannot confirm the key schemas in force; if that lasts, nothing is called", "error", err)
 		})
 	})
+	wg.Go(func() {
+		c.answers.Run(ctx, func(err error) { p.log.Warn("the count of providers' answers is not saved; the next beat tries again", "error", err) })
+	})
 	return keys, func() { cancel(); wg.Wait() }, nil
 }

@@ -67,6 +67,7 @@ func (p *program) serveMetrics(ctx context.Context, c *core, queues []worker.Que
 	}
 	state := p.watched(c.file, c.store, queues)
 	state.Paused = func(name string) time.Duration { left, _ := c.fence.Paused(name); return left }
+	state.Unsaved = c.answers.Unsaved
 	state.Providers = slices.Sorted(maps.Keys(c.providers))
 	c.metrics.Watch(state)
 	return p.serveAt(ctx, c.metrics, listener, checks(c.store, queues)), nil
