@@ -27,7 +27,7 @@ func TestTutorial(t *testing.T) {
 			redis := servers.OwnRedis(t).Addr()
 			ports := strings.NewReplacer("127.0.0.1:6379", redis, "127.0.0.1:8071", fmt.Sprintf("127.0.0.1:%d", servers.Port(t)), "127.0.0.1:8072", fmt.Sprintf("127.0.0.1:%d", servers.Port(t)))
 			_, port, _ := strings.Cut(redis, ":")
-			w := &walk{shop: &shop{t: t}, framework: framework, folder: t.TempDir(), etc: t.TempDir(), blocks: fenced(t, "../../docs/tutorial.md")}
+			w := &walk{shop: &shop{t: t}, framework: framework, folder: t.TempDir(), etc: t.TempDir(), blocks: fenced(t, "tutorial.md")}
 			w.env = append(typed(t), "SHOP="+scripts, "REDIS_PORT="+port, "MESSENGER_TRANSPORT_DSN=redis://"+redis+"/charges/symfony", "PWD="+w.folder)
 			for name, text := range w.blocks {
 				w.blocks[name] = ports.Replace(text)
