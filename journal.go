@@ -143,11 +143,7 @@ func (j *Journal) sync() error {
 
 // Digest names k in 32 hexadecimal digits, for names of files.
 func (k Key) Digest() string {
-	var text []byte
-	for _, part := range []string{k.Scope, k.Order, k.Step} {
-		text = appendPart(text, part)
-	}
-	sum := sha256.Sum256(text)
+	sum := sha256.Sum256(k.parts())
 	return hex.EncodeToString(sum[:16])
 }
 

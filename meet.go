@@ -147,18 +147,14 @@ func differing(row Row, e Effect) string {
 	if json.Unmarshal([]byte(row.Fingerprint.Fields), &was) != nil || json.Unmarshal([]byte(e.Fingerprint.Fields), &is) != nil {
 		return ""
 	}
-	names := map[string]bool{}
-	for name := range maps.Keys(is) {
-		names[name] = was[name] != is[name]
-	}
-	for name := range maps.Keys(was) {
-		names[name] = was[name] != is[name]
-	}
-	maps.DeleteFunc(names, func(_ string, differs bool) bool { return !differs })
-	if len(names) == 0 {
+	all := map[string]string{}
+	maps.Copy(all, is)
+	maps.Copy(all, was)
+	maps.DeleteFunc(all, func(name, _ string) bool { return was[name] == is[name] })
+	if len(all) == 0 {
 		return ""
 	}
-	return " (another " + strings.Join(slices.Sorted(maps.Keys(names)), ", ") + ")"
+	return " (another " + strings.Join(slices.Sorted(maps.Keys(all)), ", ") + ")"
 }
 
 // stateError is what the state of a row tells a delivery.

@@ -23,18 +23,18 @@ var lowerBase32 = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPad
 
 // providerKey is the idempotency key that travels to the provider: 26
 // characters of lower-case base32, derived and never random, so that a lost
-// row gets the same key again. The parts are length-prefixed: no two different
-// keys give the same input.
+// row gets the same key again.
 func providerKey(secret []byte, k Key, generation int, request string) string {
-	var text []byte
-	for _, part := range []string{k.Scope, k.Order, k.Step} {
-		text = appendPart(text, part)
-	}
-	text = binary.BigEndian.AppendUint64(text, uint64(generation))
+	text := binary.BigEndian.AppendUint64(k.parts(), uint64(generation))
 	text = appendPart(text, request)
 	mac := hmac.New(sha256.New, secret)
 	mac.Write(text)
 	return lowerBase32.EncodeToString(mac.Sum(nil))[:26]
+}
+
+// parts are the parts of k, each with its length before it: no two keys have the same.
+func (k Key) parts() []byte {
+	return appendPart(appendPart(appendPart(nil, k.Scope), k.Order), k.Step)
 }
 
 func appendPart(text []byte, part string) []byte {
