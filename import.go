@@ -144,11 +144,7 @@ func (f *Fence) ImportPayment(ctx context.Context, p Payment) (row Row, written 
 	}
 	fresh := p.row()
 	fresh.ProviderKey = providerKey(f.Secret, p.Key, 1, requestMain)
-	row, err = f.Store.Insert(ctx, fresh, Write{DueIn: Never, Note: importNote(fresh)})
-	if shared, ok := errors.AsType[*ReferenceError](err); ok {
-		fresh.State, fresh.Cause, fresh.Reason = Held, ByConflict, fmt.Sprintf("the payment %s belongs to %s: %s", shared.Reference, shared.Owner, p.Reason)
-		row, err = f.Store.Insert(ctx, fresh, Write{DueIn: Never, Note: importNote(fresh)})
-	}
+	row, err = f.insertOrHold(ctx, fresh, Write{DueIn: Never, Note: importNote(fresh)})
 	if err != nil {
 		return fail(err)
 	}
@@ -162,7 +158,8 @@ func (f *Fence) ImportPayment(ctx context.Context, p Payment) (row Row, written 
 		}
 		err = f.Store.Swap(ctx, row, next, Write{Note: importNote(next), DueIn: Never})
 		if shared, ok := errors.AsType[*ReferenceError](err); ok {
-			next, settles = row.follow(Held, ByConflict, fmt.Sprintf("the payment %s belongs to %s: %s", shared.Reference, shared.Owner, p.Reason)), false
+			next, settles = conflicting(next, shared), false
+			next.Open = row.Open // a person may settle it yet, and its hook binds of it
 			err = f.Store.Swap(ctx, row, next, Write{Note: importNote(next), DueIn: Never})
 		}
 		switch {
