@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+	"golang.org/x/sys/unix"
 
 	"zabor/internal/config"
 	"zabor/laravel"
@@ -75,6 +76,7 @@ func (p *program) startUp(ctx context.Context, file *config.Config, list []queue
 	if err := p.checkPlaces(file, list); err != nil {
 		return err
 	}
+	p.checkDescriptors(file.Lanes)
 	for _, s := range list {
 		depth, err := s.Depth(ctx)
 		if err != nil {
@@ -92,6 +94,19 @@ func (p *program) startUp(ctx context.Context, file *config.Config, list []queue
 		p.tellProvider(file, name)
 	}
 	return nil
+}
+
+// checkDescriptors warns if the process may not open enough files: a call has its own
+// connection to the provider, and another one to each of database and queue.
+func (p *program) checkDescriptors(lanes int) {
+	const beside = 64 // what a process has open besides
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return // the calls themselves say what they lack
+	}
+	if wanted := uint64(3*lanes + beside); limit.Cur < wanted {
+		p.log.Warn("this process may open too few files for its lanes: calls will find no descriptors", "descriptors", limit.Cur, "wanted", wanted, "lanes", lanes, "fix", fmt.Sprintf("ulimit -n %d, or LimitNOFILE= in its unit; or fewer lanes", wanted))
+	}
 }
 
 // checkQueue gives each reason not to take from a queue, and logs what is a warning
