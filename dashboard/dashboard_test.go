@@ -674,7 +674,7 @@ func TestASearchThatIsNotThroughYet(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	o.sees(200, "/fences?q=1&state=held", "Not found yet.", "2\u202f00", "write more of the order id", "!Nothing fits")
+	o.sees(200, "/fences?q=1&state=held", "Not found yet.", "2\u202f00", "write more of the order id", "!<b>No row.")
 	o.sees(200, "/fences?q=1&state=settled", "These are the first that fit", ">"+first.Order+"<")
 	o.sees(200, "/fences?q=1", "These are the first that fit")
 	o.sees(200, "/fences?q=20&state=held", ">20<", "!more of the order id")
@@ -719,13 +719,13 @@ func TestNoPromiseThatIsRefused(t *testing.T) {
 		form.Set("row", token(row.Key, row.Claim))
 		form.Set("reason", "seen")
 		code, body := o.ask(http.MethodPost, "/decide", form)
-		if code != http.StatusUnprocessableEntity || !strings.Contains(body, want) || strings.Contains(body, "Yes, do it") || strings.Contains(body, "it will be so") {
+		if code != http.StatusUnprocessableEntity || !strings.Contains(body, want) || strings.Contains(body, "Yes, ") || strings.Contains(body, "it will be so") {
 			t.Errorf("%s: status %d\n%s", want, code, body)
 		}
 	}
 	o.age(row)
 	form := url.Values{"action": {"release"}, "checked": {"yes"}, "row": {token(row.Key, row.Claim)}, "reason": {"seen"}}
-	if code, body := o.ask(http.MethodPost, "/decide", form); code != 200 || !strings.Contains(body, "Yes, do it") {
+	if code, body := o.ask(http.MethodPost, "/decide", form); code != 200 || !strings.Contains(body, "Yes, charge again") {
 		t.Errorf("status %d\n%s", code, body)
 	}
 }
@@ -909,7 +909,7 @@ func TestTwoPersonsRelease(t *testing.T) {
 	anna.says(422, post, "/decide", form("checked", "yes", "confirm", "yes", "second."+at, first), "another operator must")
 	boris.says(422, post, "/decide", form("confirm", "yes", "second."+at, first), "say that you did", "Not decided")
 	boris.says(422, post, "/decide", form("confirm", "yes", "checked", "yes", "second."+at, "0"), "has proposed to release it since you looked")
-	boris.says(200, post, "/decide", form("checked", "yes", "second."+at, first), "it is decided by two: anna, confirmed by boris", "Yes, do it")
+	boris.says(200, post, "/decide", form("checked", "yes", "second."+at, first), "it is decided by two: anna, confirmed by boris", "Yes, charge again")
 
 	// What was withdrawn meanwhile is not confirmed, and no proposal of its own.
 	anna.says(303, post, "/withdraw", form())

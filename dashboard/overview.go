@@ -203,6 +203,7 @@ type overviewPage struct {
 	Headline  headline
 	Tiles     []tile
 	Chart     chart
+	ChartErr  string // it could not be counted
 	Spans     []string
 	Queues    []queueLine
 	Providers []providerLine
@@ -223,9 +224,9 @@ func (d *Dashboard) overview(w http.ResponseWriter, r *http.Request) {
 	for _, s := range spans {
 		body.Spans = append(body.Spans, s.name)
 	}
-	if body.Chart, err = d.chart(ctx, spans[max(at, 0)+b2i(at < 0)]); err != nil {
-		d.away(w, r, err)
-		return
+	span := spans[max(at, 0)+b2i(at < 0)]
+	if body.Chart, err = d.chart(ctx, span); err != nil { // the rest of the page is good without it
+		body.Chart, body.ChartErr = chart{Span: span.name}, err.Error()
 	}
 	body.Headline = d.headline(ctx, counts)
 	if body.Processes, _, err = d.numbers.processes.get(ctx, d.processes); err != nil {
