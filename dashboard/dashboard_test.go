@@ -152,7 +152,7 @@ func TestEmptyPages(t *testing.T) {
 	o := newOffice(t, nil)
 	o.sees(200, "/", "Nothing was charged yet", "zabor worker", "No queues are configured", "No providers are configured", "No process has told", "How to audit")
 	o.sees(200, "/fences", "No rows yet")
-	o.sees(200, "/fences?q=1&step=charge&state=held", "Nothing fits")
+	o.sees(200, "/fences?q=1&step=charge&state=held", "No row.")
 	o.sees(200, "/open", "Nothing is in doubt, and nothing is held.")
 	o.sees(200, "/failed", "No queues are configured")
 	o.sees(200, "/audit", "zabor audit --publish")
@@ -207,7 +207,7 @@ func TestPages(t *testing.T) {
 	o.sees(200, "/fences?q=pi_5", "pi_5", "!pi_1")
 	o.sees(200, "/fences?state=held", ">3<", "!pi_1")
 	o.sees(200, rowURL(settled.Key), "pi_1", "client_secret", "!cs_hidden", "19.99 EUR")
-	o.sees(200, rowURL(held.Key), "cus_9", "!tok_hidden", "!4242424242424242", "It did not; do not try again", "https://dashboard.example/search?q=3", held.ProviderKey, "Held", "was captured: 404")
+	o.sees(200, rowURL(held.Key), "cus_9", "!tok_hidden", "!4242424242424242", "Not charged: cancel", "https://dashboard.example/search?q=3", held.ProviderKey, "Held", "was captured: 404")
 	if _, body := o.ask(http.MethodGet, rowURL(held.Key), nil); strings.Count(body, "<b>Held</b>") != 1 || strings.Count(body, "<b>Captured</b>") != 1 {
 		t.Errorf("the history tells a thing twice, or not:\n%s", body)
 	}
@@ -215,7 +215,7 @@ func TestPages(t *testing.T) {
 		t.Errorf("the history does not say that it was settled:\n%s", body)
 	}
 	o.sees(200, rowURL(zabor.Key{Scope: "shop", Order: "<b>\xff", Step: "charge"}), "pi_7")
-	o.sees(200, "/open", "cus_9", "!tok_hidden", "no whole answer came", "It went through", ">1</b>")
+	o.sees(200, "/open", "cus_9", "!tok_hidden", "no whole answer came", "Charged", ">1</b>")
 	o.sees(200, "/failed", "App\\Jobs\\Charge", "held for a person", "!second line", "the queue is away")
 	o.sees(200, "/failed/message?queue=payments&in=failed_jobs&id=id-1", "second line", "visa", "!hunter2", "!4242424242424242", "not shown")
 }
@@ -291,7 +291,7 @@ func TestRowsOfAnotherInstallation(t *testing.T) {
 	o.sees(200, "/open", rowLink(mine.Key), rowLink(inner.Key), "!"+rowLink(other.Key), "<b class=\"badge\">2</b>")
 	o.sees(200, "/fences", rowLink(mine.Key), rowLink(inner.Key), "!"+rowLink(other.Key), "!pi_other")
 	o.sees(200, "/fences?q=1", rowLink(mine.Key), rowLink(inner.Key), "!"+rowLink(other.Key))
-	o.sees(200, "/fences?q=pi_other", "Nothing fits")
+	o.sees(200, "/fences?q=pi_other", "No row.")
 	o.sees(200, rowURL(mine.Key), rowLink(inner.Key), "!"+rowLink(other.Key))
 	o.sees(404, rowURL(other.Key), "This row is not of this installation", "!404")
 	for _, scope := range []string{"shop-2", ""} {
@@ -600,7 +600,7 @@ func TestTheHeadline(t *testing.T) {
 	o.sees(200, "/", bad...)
 	keep(AuditReport{Total: good}) // «Audit now» saw no list
 	o.sees(200, "/", append(bad, "/audit?of=comparison", "Audited from the rows and queues alone")...)
-	o.sees(200, "/audit", "No differences", "It stands until a comparison that looks at the same lists", "/audit?of=comparison", "!pi_2")
+	o.sees(200, "/audit", "No differences", "It stays until a later audit of the same lists and period is clean", "/audit?of=comparison", "!pi_2")
 	o.sees(200, "/audit?of=comparison", "charged-twice", "pi_2")
 	keep(AuditReport{Total: audit.Total{ProviderSuccesses: 1, UniqueRows: 1, Empty: []string{"stripe.csv"}}, Exports: 1}) // an empty list
 	o.sees(200, "/", bad...)
@@ -674,11 +674,11 @@ func TestASearchThatIsNotThroughYet(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	o.sees(200, "/fences?q=1&state=held", "Not found yet.", "2\u202f00", "write more of the order id", "!Nothing fits")
+	o.sees(200, "/fences?q=1&state=held", "Not found yet.", "2\u202f00", "write more of the order id", "!<b>No row.")
 	o.sees(200, "/fences?q=1&state=settled", "These are the first that fit", ">"+first.Order+"<")
 	o.sees(200, "/fences?q=1", "These are the first that fit")
 	o.sees(200, "/fences?q=20&state=held", ">20<", "!more of the order id")
-	o.sees(200, "/fences?q=20&state=settled", "Nothing fits", "!more of the order id")
+	o.sees(200, "/fences?q=20&state=settled", "No row.", "!more of the order id")
 }
 
 // copyRows inserts all rows but one again, with a text before their orders.
@@ -719,13 +719,13 @@ func TestNoPromiseThatIsRefused(t *testing.T) {
 		form.Set("row", token(row.Key, row.Claim))
 		form.Set("reason", "seen")
 		code, body := o.ask(http.MethodPost, "/decide", form)
-		if code != http.StatusUnprocessableEntity || !strings.Contains(body, want) || strings.Contains(body, "Yes, do it") || strings.Contains(body, "it will be so") {
+		if code != http.StatusUnprocessableEntity || !strings.Contains(body, want) || strings.Contains(body, "Yes, ") || strings.Contains(body, "it will be so") {
 			t.Errorf("%s: status %d\n%s", want, code, body)
 		}
 	}
 	o.age(row)
 	form := url.Values{"action": {"release"}, "checked": {"yes"}, "row": {token(row.Key, row.Claim)}, "reason": {"seen"}}
-	if code, body := o.ask(http.MethodPost, "/decide", form); code != 200 || !strings.Contains(body, "Yes, do it") {
+	if code, body := o.ask(http.MethodPost, "/decide", form); code != 200 || !strings.Contains(body, "Yes, charge again") {
 		t.Errorf("status %d\n%s", code, body)
 	}
 }
@@ -909,7 +909,7 @@ func TestTwoPersonsRelease(t *testing.T) {
 	anna.says(422, post, "/decide", form("checked", "yes", "confirm", "yes", "second."+at, first), "another operator must")
 	boris.says(422, post, "/decide", form("confirm", "yes", "second."+at, first), "say that you did", "Not decided")
 	boris.says(422, post, "/decide", form("confirm", "yes", "checked", "yes", "second."+at, "0"), "has proposed to release it since you looked")
-	boris.says(200, post, "/decide", form("checked", "yes", "second."+at, first), "it is decided by two: anna, confirmed by boris", "Yes, do it")
+	boris.says(200, post, "/decide", form("checked", "yes", "second."+at, first), "it is decided by two: anna, confirmed by boris", "Yes, charge again")
 
 	// What was withdrawn meanwhile is not confirmed, and no proposal of its own.
 	anna.says(303, post, "/withdraw", form())

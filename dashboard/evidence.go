@@ -22,6 +22,7 @@ type evidence struct {
 	From, To time.Time // when a call may have been sent
 	Provider Provider
 	Console  Console
+	Order    string // address of the shop's own order; empty: none is configured
 	// Imported: another program made the call, if there was one. From is when the row
 	// was imported then.
 	Imported bool
@@ -39,6 +40,9 @@ type evidence struct {
 func (d *Dashboard) evidence(row zabor.Row, notes []zabor.Note) evidence {
 	e := evidence{From: row.CapturedAt, To: row.Open.SendUntil, Never: row.Open.AbsentAfter == 0, Imported: Imported(row, notes), Answer: lastAnswer(row)}
 	e.Why, e.Detail = why(row)
+	if d.o.OrderURL != "" {
+		e.Order = strings.ReplaceAll(d.o.OrderURL, OrderMark, url.PathEscape(row.Order))
+	}
 	e.Provider, _ = d.provider(row.Provider)
 	if e.Provider.Console != nil {
 		e.Console = e.Provider.Console(row)

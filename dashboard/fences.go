@@ -25,6 +25,9 @@ type fencesPage struct {
 	Rows        []zabor.Row
 	Next        string // address of the next page; empty: this is the last
 	Filtered    bool
+	Waiting     []Waiting // messages of the order
+	Unsearched  string    // the queues could not be searched, and why
+	Partly      bool      // there are messages that were not searched
 	// Looked is how many rows of the search were looked through where there are more
 	// of them, and no next page; 0: all were.
 	Looked int64
@@ -54,6 +57,7 @@ func (d *Dashboard) fences(w http.ResponseWriter, r *http.Request) {
 	var err error
 	if body.Query != "" {
 		body.Rows, body.Looked, err = d.find(r, body.Query, body.Step, states)
+		d.findWaiting(r.Context(), &body)
 	} else {
 		after, ok := readMark(q.Get("after"))
 		if !ok {

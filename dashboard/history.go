@@ -220,7 +220,7 @@ func why(row zabor.Row) (words, detail string) {
 		return "The provider refused the form of the request. Nothing was charged.", detail
 	case zabor.ByExpiry:
 		if row.State == zabor.Held {
-			return "zabor asked until its time was over, and nothing decided it.", detail
+			return expiredWords(row.Reason), detail
 		}
 		return "The call was begun and its result was never saved. It may have been charged.", detail
 	}
@@ -256,6 +256,18 @@ func doubtWords(reason string) string {
 		}
 	}
 	return "No answer came that says whether it was charged."
+}
+
+// expiredWords says in plain words why zabor could not find out.
+func expiredWords(reason string) string {
+	words := "zabor asked the provider until its time was over, and no answer was a proof."
+	if strings.Contains(reason, "no look-up configured") {
+		words = "zabor cannot ask this provider what became of it."
+	}
+	if first := doubtWords(reason); first != doubtWords("") {
+		words = first + " " + words
+	}
+	return words
 }
 
 // lastAnswer is the provider's latest answer in words; empty: none is known. It is

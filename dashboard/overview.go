@@ -203,6 +203,7 @@ type overviewPage struct {
 	Headline  headline
 	Tiles     []tile
 	Chart     chart
+	ChartErr  string // it could not be counted
 	Spans     []string
 	Queues    []queueLine
 	Providers []providerLine
@@ -223,15 +224,15 @@ func (d *Dashboard) overview(w http.ResponseWriter, r *http.Request) {
 	for _, s := range spans {
 		body.Spans = append(body.Spans, s.name)
 	}
-	if body.Chart, err = d.chart(ctx, spans[max(at, 0)+b2i(at < 0)]); err != nil {
-		d.away(w, r, err)
-		return
+	span := spans[max(at, 0)+b2i(at < 0)]
+	if body.Chart, err = d.chart(ctx, span); err != nil { // the rest of the page is good without it
+		body.Chart, body.ChartErr = chart{Span: span.name}, err.Error()
 	}
 	body.Headline = d.headline(ctx, counts)
-	if body.Processes, err = d.processes(ctx); err != nil {
+	if body.Processes, _, err = d.numbers.processes.get(ctx, d.processes); err != nil {
 		body.Err = err.Error()
 	}
-	body.Queues = d.queueLines(ctx)
+	body.Queues, _, _ = d.numbers.queues.get(ctx, func(ctx context.Context) ([]queueLine, error) { return d.queueLines(ctx), nil })
 	body.Providers = d.providerLines(body.Processes)
 	for _, p := range body.Processes {
 		if !p.Late && p.Kind != "dashboard" {
@@ -318,7 +319,7 @@ func (d *Dashboard) tiles(ctx context.Context, counts []sqlstore.StateCount) []t
 	}
 	if d.o.Failed.List != nil {
 		counts, err := d.failedCounts(ctx)
-		t := tile{Name: "Failed", What: "messages given up", Link: "/failed", Class: "bad", Unknown: err != nil}
+		t := tile{Name: "Failed", What: "messages given up, with the held ones", Link: "/failed", Class: "bad", Unknown: err != nil}
 		for _, c := range counts {
 			t.N += c.N
 			t.More, t.Unknown = t.More || c.More, t.Unknown || c.Err != ""

@@ -29,7 +29,7 @@ type core struct {
 	resolver  *zabor.Resolver
 	metrics   *metrics.Metrics // nil: nobody asks for them
 	answers   *dashboard.Answers
-	tracer    *tracing.Tracer  // nil: nobody wants traces
+	tracer    *tracing.Tracer // nil: nobody wants traces
 }
 
 // newCore checks the database and wires the fence and the resolver.

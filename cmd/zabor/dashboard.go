@@ -120,12 +120,16 @@ func (p *program) serveDashboard(ctx context.Context, o *office) (ended func() e
 
 func (o *office) dashboard() (*dashboard.Dashboard, error) {
 	c := o.file.Dashboard
-	guard, err := access.New(access.Options{Users: c.Accounts(), Alone: alone(), URL: string(c.URL), Log: o.log})
+	proxies, err := access.ParseProxies(c.TrustedProxies)
+	if err != nil {
+		return nil, usage(fmt.Errorf("%s: dashboard.trusted_proxies: %w", o.file.Path, err), "")
+	}
+	guard, err := access.New(access.Options{Users: c.Accounts(), Alone: alone(), URL: string(c.URL), Proxies: proxies, Log: o.log})
 	if err != nil {
 		return nil, usage(fmt.Errorf("%s: dashboard: %w", o.file.Path, err), "")
 	}
 	options := dashboard.Options{
-		Store: o.store, Scope: o.file.Scope, Version: version, Guard: guard, SecondPerson: c.SecondPerson, Log: o.log,
+		Store: o.store, Scope: o.file.Scope, Version: version, Guard: guard, SecondPerson: c.SecondPerson, Log: o.log, OrderURL: c.OrderURL,
 		Look: o.look, Take: o.take, Audit: o.audit, Doctor: o.doctor,
 		Health: metrics.Health(checks(o.store, sources(o.queues)), func(reasons map[string]string) {
 			o.log.Warn("not ready", "reasons", reasons)
@@ -142,6 +146,7 @@ func (o *office) dashboard() (*dashboard.Dashboard, error) {
 		options.Queues = append(options.Queues, dashboard.Queue{Name: q.Name(), Kind: kind, Depth: depthOf(q)})
 	}
 	if len(o.queues) > 0 {
+		options.Find = o.find
 		options.Failed = dashboard.Failures{List: o.failedList, Older: o.failedOlder, Count: o.failedCount, Times: o.failedTimes, One: o.failedOne, Retry: o.retry, Forget: o.forget}
 	}
 	return dashboard.New(options)

@@ -330,7 +330,9 @@ func (p *program) guardKeys(c *core, list []queue, status func() dashboard.Statu
 		})
 	})
 	wg.Go(func() {
-		c.answers.Run(ctx, func(err error) { p.log.Warn("the count of providers' answers is not saved; the next beat tries again", "error", err) })
+		c.answers.Run(ctx, func(err error) {
+			p.log.Warn("the count of providers' answers is not saved; the next beat tries again", "error", err)
+		})
 	})
 	return keys, func() { cancel(); wg.Wait() }, nil
 }
