@@ -8,8 +8,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"zabor"
 )
 
 // newRedis is a client for the address of the Laravel queues:
@@ -116,6 +119,46 @@ func (p *program) checkServer(ctx context.Context, s queue, acceptEviction bool)
 		}
 	}
 	return nil
+}
+
+// watchEviction tells when Redis begins to evict messages while zabor takes from it,
+// until ctx ends. What was so at the start was refused then, or accepted.
+func (p *program) watchEviction(ctx context.Context, s queue) {
+	const every = 5 * time.Second
+	evicting := func() (which string, err error) {
+		policies, err := evictionPolicies(ctx, s.redis)
+		for _, policy := range policies {
+			if strings.HasPrefix(policy, "allkeys-") {
+				which = policy
+			}
+		}
+		return which, err
+	}
+	was, err := evicting()
+	if err != nil {
+		return // the start has said that nothing can be told
+	}
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		now, err := evicting()
+		if err != nil {
+			continue
+		}
+		if now != "" && was == "" {
+			p.alert(zabor.Alert{
+				Severity: zabor.Critical, Code: "eviction",
+				Text: fmt.Sprintf("queue %s: maxmemory-policy of its Redis was changed to %s: when memory is short it drops whole queues, and their payments are never made", s.Name(), now),
+				Next: "redis-cli CONFIG SET maxmemory-policy noeviction; and in redis.conf",
+			})
+		}
+		was = now
+	}
 }
 
 // evictionPolicies are the policies of the server, or of all masters of a

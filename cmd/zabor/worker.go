@@ -157,6 +157,7 @@ func (p *program) ready(c *core, w *worker.Worker, list []queue, acceptEviction 
 func (p *program) work(ctx context.Context, w *worker.Worker, list []queue) {
 	var wg sync.WaitGroup
 	for _, s := range list {
+		wg.Go(func() { p.watchEviction(ctx, s) })
 		if !s.shared && len(w.Steps) > 0 {
 			wg.Go(func() { p.watchOthers(ctx, s) })
 		}
