@@ -164,8 +164,8 @@ func TestAnswersAreFolded(t *testing.T) {
 
 	idle, _ := o.counter() // it runs on, and nothing is charged
 	idle.Count(nil)(row, yes, 0)
-	for day := range time.Duration(9) {
-		o.beat(idle, day*25*time.Hour)
+	for day := range 9 {
+		o.beat(idle, time.Duration(day*25)*time.Hour)
 	}
 	fold(9*24*time.Hour, 3, 6)
 }
