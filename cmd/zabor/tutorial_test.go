@@ -74,7 +74,7 @@ func TestTutorial(t *testing.T) {
 			says("count", `"charges":1,`)
 			w.run("lose", exitGood)
 			order("1002")
-			says("show", "doubt: ", "settled: was doubt")
+			says("show", "Doubt: was captured", "Settled: was doubt")
 			w.run("hang", exitGood)
 			order("1003")
 			wait, kill, _ := strings.Cut(w.block("kill"), "\n")
