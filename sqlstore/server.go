@@ -58,31 +58,31 @@ func (o *oneServer) Connect(ctx context.Context) (driver.Conn, error) {
 		conn.Close()
 		return nil, fmt.Errorf("ask which server this is: %w", err)
 	}
-	from, err := o.admit(a, server)
+	told, err := o.admit(a, server)
 	if err != nil {
 		conn.Close()
 		return nil, err
 	}
-	if from != "" && o.moved != nil {
-		o.moved(from, server)
-	}
+	told()
 	return conn, nil
 }
 
-// admit lets a in as a connection to server. From is the server that the pool has left
-// for it; empty: none.
-func (o *oneServer) admit(a *attempt, server string) (from string, err error) {
+// admit lets a in as a connection to server. Call told then: it tells of a move.
+func (o *oneServer) admit(a *attempt, server string) (told func(), err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
 	case a.closed, o.server != "" && server != o.server && a.n < o.since:
-		return "", errLeft // it was begun before the pool went to where it is
+		return nil, errLeft // it was begun before the pool went to where it is
 	case server != o.server:
-		from = o.server
+		from, moved := o.server, o.moved
 		o.server, o.since = server, a.n
 		o.closeAll(a)
+		if from != "" && moved != nil {
+			return func() { moved(from, server) }, nil
+		}
 	}
-	return from, nil
+	return func() {}, nil
 }
 
 // errLeft: the connection is older than the pool's move. Nothing was sent on it.
@@ -160,11 +160,13 @@ func (s *Store) pool(o *oneServer) {
 }
 
 // OnMove sets what is told when the address leads to another server than before, or the
-// server was started again. By then no connection to the old one is left. Set it before
-// first use; it may be called concurrently. A pool that was given to [New], and SQLite,
+// server was started again. By then no connection to the old one is left. It may be
+// called concurrently. A pool that was given to [New], and SQLite,
 // tell nothing.
 func (s *Store) OnMove(told func(from, to string)) {
 	if s.servers != nil {
+		s.servers.mu.Lock()
+		defer s.servers.mu.Unlock()
 		s.servers.moved = told
 	}
 }

@@ -178,7 +178,8 @@ func (h held) QueryRow() (name string, err error) {
 
 // Connections that were begun before a move do not lead the pool back.
 func TestAnOlderConnectionDoesNotLeadBack(t *testing.T) {
-	o := &oneServer{open: map[*dialed]bool{}}
+	left := ""
+	o := &oneServer{open: map[*dialed]bool{}, moved: func(from, _ string) { left = from }}
 	for n, step := range []struct {
 		a      attempt
 		server string
@@ -192,9 +193,13 @@ func TestAnOlderConnectionDoesNotLeadBack(t *testing.T) {
 		{attempt{n: 5, closed: true}, "b", "", true},
 		{attempt{n: 6}, "a", "b", false},
 	} {
-		from, err := o.admit(&step.a, step.server)
-		if from != step.from || (err != nil) != step.left {
-			t.Errorf("%d: from %q, %v", n, from, err)
+		left = ""
+		told, err := o.admit(&step.a, step.server)
+		if err == nil {
+			told()
+		}
+		if left != step.from || (err != nil) != step.left {
+			t.Errorf("%d: from %q, %v", n, left, err)
 		}
 	}
 }
