@@ -64,6 +64,14 @@ type Guard struct {
 	id     [16]byte
 	after  time.Duration // see Said.GoneAfter
 	status func(Said) ([]byte, error)
+	queues []Queue
+
+	// Journal keeps how far the database was seen, beside the queues; nil: it does not.
+	// Older is told that the database has gone back behind that. Set both before the
+	// first beat.
+	Journal *zabor.Journal
+	Older   func(now, seen uint64)
+	seen    uint64 // the highest count of beats, by this process and what it has read
 
 	mu      sync.Mutex        // of a beat
 	records map[string]Record // those that the next beat says
@@ -91,7 +99,7 @@ type view struct {
 // as JSON, with the Said as "key_schemas". Nothing may be captured before a Beat.
 func (i *Installation) NewGuard(r *Review, goneAfter time.Duration, status func(Said) ([]byte, error)) *Guard {
 	g := &Guard{
-		store: i.Store, scope: i.Scope, after: Beat + goneAfter, status: status,
+		store: i.Store, scope: i.Scope, after: Beat + goneAfter, status: status, queues: i.Queues,
 		steps: map[string]*step.Step{}, records: map[string]Record{}, held: map[string]heldStep{},
 	}
 	rand.Read(g.id[:])
@@ -121,6 +129,9 @@ func (g *Guard) Beat(ctx context.Context) error {
 	if err == nil {
 		err = g.store.Processes().Alive(ctx, g.id, text)
 	}
+	if err == nil {
+		err = g.count(ctx)
+	}
 	if err != nil {
 		return err
 	}
@@ -146,6 +157,7 @@ func (g *Guard) Beat(ctx context.Context) error {
 	}
 	v.held = maps.Clone(g.held)
 	g.view.Store(v)
+	g.remember(ctx)
 	return nil
 }
 
