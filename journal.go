@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 )
 
@@ -139,6 +140,35 @@ func (j *Journal) sync() error {
 	}
 	defer dir.Close()
 	return dir.Sync()
+}
+
+// seenName is the file of [Journal.See].
+const seenName = "beats"
+
+// See keeps n: how far the fence's database was seen. Several processes may keep theirs.
+func (j *Journal) See(n uint64) error {
+	part := filepath.Join(j.dir, seenName+"-"+randomName()+".part")
+	err := os.WriteFile(part, strconv.AppendUint(nil, n, 10), 0o600)
+	if err == nil {
+		err = os.Rename(part, filepath.Join(j.dir, seenName))
+	}
+	if err != nil {
+		os.Remove(part)
+	}
+	return err
+}
+
+// Seen is what See has kept last; 0: nothing, or it cannot be read.
+func (j *Journal) Seen() uint64 {
+	text, _ := os.ReadFile(filepath.Join(j.dir, seenName))
+	n, _ := strconv.ParseUint(string(text), 10, 64)
+	return n
+}
+
+func randomName() string {
+	var b [16]byte
+	rand.Read(b[:])
+	return hex.EncodeToString(b[:])
 }
 
 // Digest names k in 32 hexadecimal digits, for names of files.

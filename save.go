@@ -5,12 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"time"
 )
 
 // journalPatience is how long a success is still tried to be saved once the journal
 // has it.
 const journalPatience = time.Second
+
+// journalAfter is how long the first write of a success may take before the journal
+// has it too.
+const journalAfter = time.Second
 
 // save commits what came of the latest send of row. Nothing cancels it.
 func (f *Fence) save(ctx context.Context, row Row, o Outcome, e Effect) (Row, error) {
@@ -35,30 +40,72 @@ func (f *Fence) saveUntil(ctx context.Context, s *saving) (Row, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
 
-	journaled := "" // the journal's file
+	k := &keeping{f: f, row: s.sent, outcome: s.outcome}
+	beside := time.AfterFunc(journalAfter, func() { k.keep() })
+	defer beside.Stop()
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		saved, err := s.try(ctx)
 		if err == nil {
-			if journaled != "" {
-				os.Remove(journaled)
-			}
+			k.end(true)
 			f.at(Saved, saved.Key)
 			return saved, stateError(saved)
 		}
-		if journaled == "" && s.outcome.Reference != "" && f.Journal != nil {
-			var journalErr error
-			if journaled, journalErr = f.Journal.keep(s.sent, s.outcome); journalErr != nil {
-				err = errors.Join(err, fmt.Errorf("and the journal: %w", journalErr))
-			} else {
-				time.AfterFunc(journalPatience, cancel) // it is safe, and its caller waits
-			}
+		if kept, journalErr := k.keep(); journalErr != nil {
+			err = errors.Join(err, fmt.Errorf("and the journal: %w", journalErr))
+		} else if kept {
+			time.AfterFunc(journalPatience, cancel) // it is safe, and its caller waits
 		}
 		select {
 		case <-ctx.Done():
-			return s.sent, f.unsaved(s, err, journaled)
+			return s.sent, f.unsaved(s, err, k.end(false))
 		case <-time.After(pause):
 		}
 	}
+}
+
+// keeping is one success on its way into the journal, beside the writes of its row. It
+// may be used concurrently.
+type keeping struct {
+	f       *Fence
+	row     Row
+	outcome Outcome
+
+	mu    sync.Mutex
+	path  string // the journal's file; empty: it is not there
+	told  bool   // that it is kept nowhere
+	ended bool
+}
+
+// keep puts the success into the journal unless it is there, and reports whether it is.
+// Without a journal, and without a reference, it does nothing.
+func (k *keeping) keep() (kept bool, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.path != "" || k.ended || k.outcome.Reference == "" || k.f.Journal == nil {
+		return k.path != "", nil
+	}
+	if k.path, err = k.f.Journal.keep(k.row, k.outcome); err == nil {
+		return true, nil
+	}
+	k.path = ""
+	if !k.told {
+		k.told = true
+		k.f.alert(k.row, Critical, "kept-nowhere", fmt.Sprintf("the provider did it, reference %s, and it is in the memory of this process alone: the database does not answer, and the journal cannot be written (%v). Do not end this process before both are mended", k.outcome.Reference, err))
+	}
+	return false, err
+}
+
+// end ends the keeping, and returns the journal's file; empty: there is none. What was
+// saved is taken out of the journal.
+func (k *keeping) end(saved bool) (path string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.ended = true
+	if saved && k.path != "" {
+		os.Remove(k.path)
+		k.path = ""
+	}
+	return k.path
 }
 
 // saving is one outcome on its way into the table. A try that went unconfirmed is

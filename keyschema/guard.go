@@ -70,6 +70,13 @@ type Guard struct {
 	// which captures nothing from then on; nil: it is only refused. It is set before Run.
 	Taken func(error)
 
+	// Journal keeps how far the database was seen, beside the queues; nil: it does not.
+	// Older is told that the database has gone back behind that. Set both before the
+	// first beat.
+	Journal *zabor.Journal
+	Older   func(now, seen uint64)
+	seen    uint64 // the highest count of beats, by this process and what it has read
+
 	mu      sync.Mutex        // of a beat
 	records map[string]Record // those that the next beat says
 	fence   string            // of fenceID; empty: not read yet
@@ -128,6 +135,9 @@ func (g *Guard) Beat(ctx context.Context) error {
 	if err == nil {
 		err = g.store.Processes().Alive(ctx, g.id, text)
 	}
+	if err == nil {
+		err = g.count(ctx)
+	}
 	if err != nil {
 		return err
 	}
@@ -159,6 +169,7 @@ func (g *Guard) Beat(ctx context.Context) error {
 	}
 	v.held = maps.Clone(g.held)
 	g.view.Store(v)
+	g.remember(ctx)
 	return nil
 }
 

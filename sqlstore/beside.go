@@ -10,6 +10,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -270,6 +271,44 @@ func (m Meta) Replace(ctx context.Context, old map[string][]byte, name string, v
 		return false, fmt.Errorf("replace %d values of zabor_meta by %q: %w", len(old), name, err)
 	}
 	return done, nil
+}
+
+// Raise makes the number that name has greater by one at least, and greater than least.
+// It returns the number that it had: 0 where there was none.
+func (m Meta) Raise(ctx context.Context, name string, least uint64) (was uint64, err error) {
+	first := true
+	for {
+		value, found, err := m.Get(ctx, name)
+		if err != nil {
+			return 0, err
+		}
+		var now uint64
+		if found {
+			if now, err = strconv.ParseUint(string(value), 10, 64); err != nil {
+				return 0, fmt.Errorf("%q of zabor_meta is no number: %w", name, err)
+			}
+		}
+		if first {
+			first, was = false, now
+		} else if now > max(was, least) {
+			return was, nil
+		}
+		next := []byte(strconv.FormatUint(max(now, least)+1, 10))
+		if !found {
+			if _, err := m.Add(ctx, name, next); err != nil {
+				return 0, err
+			}
+			continue
+		}
+		err = m.s.repeat(ctx, func(ctx context.Context) error {
+			// Where it misses, another has raised it: the next turn sees how far.
+			_, err := m.s.exec(ctx, m.s.dialect.sql("UPDATE zabor_meta SET value = ? WHERE name = ? AND value = ?"), next, []byte(name), value)
+			return err
+		})
+		if err != nil {
+			return 0, fmt.Errorf("raise %q of zabor_meta: %w", name, err)
+		}
+	}
 }
 
 // notNil is b as an empty value rather than NULL.

@@ -96,8 +96,10 @@ func mistakenMySQL(ctx context.Context, tx *sql.Tx) error {
 	return rows.Err()
 }
 
-func openMySQL(a address) (*sql.DB, error) {
+func openMySQL(a address) (*oneServer, error) {
+	one := &oneServer{identify: identifyMySQL}
 	cfg := mysql.NewConfig()
+	cfg.DialFunc = one.dial
 	cfg.User, cfg.Passwd = a.user, a.password
 	cfg.Net, cfg.Addr = "tcp", a.host
 	if a.socket != "" {
@@ -116,7 +118,7 @@ func openMySQL(a address) (*sql.DB, error) {
 		return nil, errors.New("fence address: the MySQL driver does not take it: check tls")
 	}
 	wait := max(1, int(a.lockWait/time.Second))
-	db := sql.OpenDB(&mysqlConnector{Connector: connector, session: []string{
+	one.Connector = &mysqlConnector{Connector: connector, session: []string{
 		"SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,ERROR_FOR_DIVISION_BY_ZERO,NO_ZERO_DATE,NO_ZERO_IN_DATE'" +
 			", time_zone = '+00:00', autocommit = 1, completion_type = 0" +
 			fmt.Sprintf(", innodb_lock_wait_timeout = %d, lock_wait_timeout = %d", wait, wait),
@@ -124,9 +126,8 @@ func openMySQL(a address) (*sql.DB, error) {
 		// Galera: read, update and insert only after what other nodes have
 		// committed has arrived.
 		"SET SESSION wsrep_sync_wait = 7",
-	}})
-	limitPool(db)
-	return db, nil
+	}}
+	return one, nil
 }
 
 // mysqlConnector makes connections whose session is set, whatever the server's

@@ -77,7 +77,7 @@ func judgePostgres(err error) fault {
 	return unknown
 }
 
-func openPostgres(a address) (*sql.DB, error) {
+func openPostgres(a address) (*oneServer, error) {
 	cfg, err := pgx.ParseConfig(a.url)
 	if err != nil {
 		// The driver's text holds the address.
@@ -97,9 +97,10 @@ func openPostgres(a address) (*sql.DB, error) {
 	if cfg.ConnectTimeout == 0 {
 		cfg.ConnectTimeout = tryMargin
 	}
-	db := stdlib.OpenDB(*cfg)
-	limitPool(db)
-	return db, nil
+	one := &oneServer{identify: identifyPostgres}
+	cfg.DialFunc = one.dial
+	one.Connector = stdlib.GetConnector(*cfg)
+	return one, nil
 }
 
 func checkPostgres(ctx context.Context, db *sql.DB, found *problems) error {

@@ -53,9 +53,10 @@ type Store struct {
 	dialect  *dialect
 	text     statements
 	lockWait time.Duration
-	file     string    // SQLite's, where Open was given it; empty otherwise
-	given    bool      // db is the caller's: its sessions are checked and not set, and Close leaves it open
-	alive    *sql.Conn // keeps a database in memory; nil: it is somewhere else
+	file     string     // SQLite's, where Open was given it; empty otherwise
+	given    bool       // db is the caller's: its sessions are checked and not set, and Close leaves it open
+	servers  *oneServer // of its connections; nil: SQLite, or db is the caller's
+	alive    *sql.Conn  // keeps a database in memory; nil: it is somewhere else
 	keys     *seal.Keys
 
 	prepared sync.Map    // SQL text to *sql.Stmt
@@ -131,16 +132,20 @@ func Open(address string) (*Store, error) {
 		return nil, err
 	}
 	s.lockWait = a.lockWait
+	var one *oneServer
 	switch a.dialect {
 	case "mysql":
-		s.db, err = openMySQL(a)
+		one, err = openMySQL(a)
 	case "postgres":
-		s.db, err = openPostgres(a)
+		one, err = openPostgres(a)
 	default:
 		s.db, s.file, err = openSQLite(a)
 	}
 	if err != nil {
 		return nil, err
+	}
+	if one != nil {
+		s.pool(one)
 	}
 	return s, nil
 }

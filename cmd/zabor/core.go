@@ -2,11 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"zabor"
 	"zabor/dashboard"
@@ -49,13 +52,13 @@ func (p *program) newCore(file *config.Config, store *sqlstore.Store) (*core, er
 	if err != nil {
 		return nil, err
 	}
-	fence := &zabor.Fence{Store: store, Secret: secret, Observer: zabor.Observer{Alert: p.alert}, Hook: file.Hook, Address: place(providers)}
+	fence := &zabor.Fence{Store: store, Secret: secret, Observer: zabor.Observer{Alert: p.renewing(store)}, Hook: file.Hook, Address: place(providers)}
 	if p.seed != nil {
 		fence.Store = p.seed(store)
 	}
 	if file.Journal != "" {
 		if fence.Journal, err = zabor.OpenJournal(file.Journal); err != nil {
-			return nil, usage(fmt.Errorf("%s: %w", file.Path, err), "make the folder writable for this user, or write another one under journal:")
+			return nil, journalFailure(file.Path, err)
 		}
 		place := seal.Place{"journal"}
 		fence.Journal.Seal = func(plain []byte) []byte { return file.Keys().Seal(plain, place) }
@@ -139,4 +142,31 @@ func (p *program) replay(ctx context.Context, fence *zabor.Fence) {
 			p.log.Warn("saved from the journal", "successes", saved)
 		}
 	}
+}
+
+// renewing tells alerts. After a row that has vanished no connection stays with the
+// server that has lost it.
+func (p *program) renewing(store *sqlstore.Store) func(zabor.Alert) {
+	store.OnMove(func(from, to string) {
+		p.alert(zabor.Alert{
+			Severity: zabor.Warning, Code: "database-moved",
+			Text: fmt.Sprintf("the fence's database is at another server than before, or that was started again: it was %s, and is %s; no connection to the old one is left. If its replication is asynchronous, what was committed last may be lost", from, to),
+			Next: "zabor audit --provider-export FILE",
+		})
+	})
+	return func(a zabor.Alert) {
+		if a.Code == "row-vanished" {
+			store.Renew()
+		}
+		p.alert(a)
+	}
+}
+
+// journalFailure is the error of a journal's folder that cannot be written. A full disk
+// is no fault of the configuration: the same start works when there is room.
+func journalFailure(path string, err error) error {
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		return unreachable(fmt.Errorf("%s: %w", path, err), "nothing was started; make room on the disk of the folder under journal:, or write another folder there")
+	}
+	return usage(fmt.Errorf("%s: %w", path, err), "make the folder writable for this user, or write another one under journal:")
 }

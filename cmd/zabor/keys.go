@@ -316,6 +316,14 @@ func (p *program) guardKeys(c *core, list []queue, status func() dashboard.Statu
 			Next: "stop one of the two; then look at the orders that both have: zabor audit --provider-export FILE",
 		})
 	}
+	keys.Journal = c.fence.Journal
+	keys.Older = func(now, seen uint64) {
+		p.alert(zabor.Alert{
+			Severity: zabor.Critical, Code: "database-older",
+			Text: fmt.Sprintf("the fence's database is an older one, or another: it counts %d beats of zabor's processes, and %d were seen (a fail-over that lost commits, or a backup). Rows of charges that were made since then may be missing, and nothing else tells of them", now, seen),
+			Next: "zabor audit --provider-export FILE",
+		})
+	}
 	if err := keys.Beat(p.ctx); err != nil {
 		return nil, nil, storeFailure(err)
 	}

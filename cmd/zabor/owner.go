@@ -11,6 +11,7 @@ import (
 
 	"zabor"
 	"zabor/internal/config"
+	"zabor/keyschema"
 	"zabor/sqlstore"
 	"zabor/step"
 	"zabor/worker"
@@ -231,6 +232,7 @@ func disown(ctx context.Context, file *config.Config, store *sqlstore.Store, s q
 	if err := s.redis.Del(ctx, s.markerKey()).Err(); err != nil {
 		return unreachable(fmt.Errorf("queue %s: %w", s.Name(), err), "nothing was changed; is Redis up?")
 	}
+	_ = s.redis.Del(ctx, keyschema.SeenKey(s.markerKey())).Err() // left over, it does no harm
 	return m.without().write(ctx, file, store, s)
 }
 

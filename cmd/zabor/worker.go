@@ -195,7 +195,8 @@ func (p *program) newWorker(c *core) (w *worker.Worker, list []queue, closeAll f
 			return c.store.Quarantine().Save(ctx, sqlstore.Unreadable{Queue: queue, Bytes: raw, Reason: reason})
 		},
 	}
-	c.fence.Alert = func(a zabor.Alert) { w.Told(a); p.alert(a) }
+	told := c.fence.Alert
+	c.fence.Alert = func(a zabor.Alert) { w.Told(a); told(a) }
 	c.traceWorker(w)
 	c.countTaken(w)
 	return w, list, closeAll, nil
