@@ -202,7 +202,7 @@ func TestGoroutines(t *testing.T) {
 		s.charge(fmt.Sprint(i))
 	}
 	s.eventually("all calls have begun", func() bool { return s.calls.Load() == lanes })
-	if n := runtime.NumGoroutine(); n > idle+30 {
+	if n := runtime.NumGoroutine(); n > idle+lanes/2 { // some end beside them: of a statement, of a dial
 		t.Errorf("%d goroutines for %d calls, %d before them", n, lanes, idle)
 	}
 	close(end)
