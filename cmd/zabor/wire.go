@@ -18,6 +18,7 @@ import (
 
 	"zabor"
 	"zabor/internal/config"
+	"zabor/internal/dotenv"
 	"zabor/laravel"
 	"zabor/messenger"
 	"zabor/provider"
@@ -37,7 +38,7 @@ func (p *program) load() (*config.Config, error) {
 	}
 	env := config.Env{Lookup: os.LookupEnv}
 	if p.cli.EnvFile != "" {
-		if env.File, err = config.ReadEnvFile(p.cli.EnvFile, os.LookupEnv); err != nil {
+		if env.File, err = dotenv.Read(p.cli.EnvFile, os.LookupEnv); err != nil {
 			return nil, usage(err, "")
 		}
 	}
