@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"zabor/internal/config"
+	"zabor/provider"
 )
 
 type configCommand struct {
@@ -59,7 +60,7 @@ func (c *configCheck) Run(p *program) error {
 		}
 		limits := file.Limits()
 		if limits == nil {
-			limits = []config.StepLimit{}
+			limits = []provider.StepLimit{}
 		}
 		found := map[string]any{"file": file.Path, "valid": true, "warnings": warnings, "limits": limits}
 		if c.Live {

@@ -18,18 +18,11 @@ type built struct {
 	profiles map[string]provider.Profile
 	steps    []*step.Step
 	keys     *seal.Keys
-	limits   []StepLimit
-}
-
-// StepLimit is what no code can promise about a step at a provider.
-type StepLimit struct {
-	Step     string `json:"step"` // its name in the key
-	Provider string `json:"provider"`
-	provider.Limit
+	limits   []provider.StepLimit
 }
 
 // Limits lists what no code can promise, in the order of the steps' map keys.
-func (c *Config) Limits() []StepLimit { return slices.Clone(c.limits) }
+func (c *Config) Limits() []provider.StepLimit { return slices.Clone(c.limits) }
 
 // Keys are those of encryption_key; nil: nothing is encrypted.
 func (c *Config) Keys() *seal.Keys { return c.keys }
@@ -433,7 +426,7 @@ func (v *validator) compileStep(at path, name string, s *Step) *step.Step {
 		known.HoldAfter, known.PendingFor, known.AbsentAfter = terms.HoldAfter, terms.PendingFor, terms.AbsentAfter
 		spec.Providers[name] = known
 		for _, limit := range profile.Limits(spec.Prepare, spec.Request) {
-			v.limits = append(v.limits, StepLimit{Step: spec.Name, Provider: name, Limit: limit})
+			v.limits = append(v.limits, provider.StepLimit{Step: spec.Name, Provider: name, Limit: limit})
 		}
 	}
 	compiled, err := step.New(spec)
