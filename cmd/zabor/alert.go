@@ -10,6 +10,7 @@ import (
 	"zabor/alert"
 	"zabor/card"
 	"zabor/internal/config"
+	"zabor/internal/exit"
 )
 
 type alertCommand struct {
@@ -32,7 +33,7 @@ func (c *alertTest) Run(p *program) error {
 	defer p.closeSender(sender)
 	results := sender.Test()
 	if len(results) == 0 {
-		return usage(fmt.Errorf("%s: there are no alert addresses: alerts go to the log only", file.Path), "write them under alerts:, such as alerts: [\"${ALERT_URL}\"]")
+		return exit.Usage(fmt.Errorf("%s: there are no alert addresses: alerts go to the log only", file.Path), "write them under alerts:, such as alerts: [\"${ALERT_URL}\"]")
 	}
 	type line struct {
 		Address   string `json:"address"`
@@ -61,7 +62,7 @@ func (c *alertTest) Run(p *program) error {
 		}
 	}
 	if failed > 0 {
-		return bad(fmt.Errorf("%d of %d alert addresses did not take the test", failed, len(results)), "alerts to them would be in zabor's log only")
+		return exit.Bad(fmt.Errorf("%d of %d alert addresses did not take the test", failed, len(results)), "alerts to them would be in zabor's log only")
 	}
 	return nil
 }
@@ -77,7 +78,7 @@ func (p *program) sender(file *config.Config) (*alert.Sender, error) {
 	}
 	sender, err := alert.New(addresses, p.log)
 	if err != nil {
-		return nil, usage(fmt.Errorf("%s: %w", file.Path, err), "nothing was started; \"zabor alert test\" tries the addresses")
+		return nil, exit.Usage(fmt.Errorf("%s: %w", file.Path, err), "nothing was started; \"zabor alert test\" tries the addresses")
 	}
 	return sender, nil
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"zabor/internal/config"
+	"zabor/internal/exit"
 	"zabor/sqlstore"
 )
 
@@ -34,7 +35,7 @@ func (a *applications) at(address config.Address, key string) (*sqlstore.Store, 
 	}
 	store, err := sqlstore.Open(string(address))
 	if err != nil {
-		return nil, usage(fmt.Errorf("%s: %s: %w", a.file.Path, key, err), "")
+		return nil, exit.Usage(fmt.Errorf("%s: %s: %w", a.file.Path, key, err), "")
 	}
 	a.open[address] = store
 	return store, nil
@@ -54,7 +55,7 @@ func (a *applications) reachable(ctx context.Context) error {
 	defer cancel()
 	for address, store := range a.open {
 		if err := store.DB().PingContext(ctx); err != nil {
-			return unreachable(fmt.Errorf("the application's database %s: %w", address, err), "nothing was taken; is the server up, and is its address right?")
+			return exit.Unreachable(fmt.Errorf("the application's database %s: %w", address, err), "nothing was taken; is the server up, and is its address right?")
 		}
 	}
 	return nil

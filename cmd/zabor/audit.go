@@ -23,6 +23,7 @@ import (
 	"zabor/audit"
 	"zabor/internal/app"
 	"zabor/internal/config"
+	"zabor/internal/exit"
 	"zabor/provider"
 	"zabor/proxy"
 	"zabor/sqlstore"
@@ -61,7 +62,7 @@ func (c *auditCommand) Run(p *program) error {
 	}
 	if c.Publish {
 		if err := a.publish(p.ctx, ledger, total, "zabor audit"); err != nil {
-			return errors.Join(storeFailure(err), ledger.Close())
+			return errors.Join(exit.Store(err), ledger.Close())
 		}
 	}
 	for _, name := range total.Empty {
@@ -80,13 +81,10 @@ func (c *auditCommand) Run(p *program) error {
 		return err
 	}
 	if !total.Good() {
-		return bad(errors.New(differences(total)), "docs/audit.md says what each kind means and what to do about it")
+		return exit.Bad(errors.New(differences(total)), "docs/audit.md says what each kind means and what to do about it")
 	}
 	if why := total.Uncompared(); why != "" {
-		return bad(fmt.Errorf("nothing was compared: %s", why), "is it the right file? --columns says what its columns mean: order=COLUMN,status=COLUMN:paid|captured")
-	}
-	if why := total.Uncompared(); why != "" {
-		return bad(fmt.Errorf("nothing was compared: %s", why), "is it the right file? --columns says what its columns mean: order=COLUMN,status=COLUMN:paid|captured")
+		return exit.Bad(fmt.Errorf("nothing was compared: %s", why), "is it the right file? --columns says what its columns mean: order=COLUMN,status=COLUMN:paid|captured")
 	}
 	return nil
 }
@@ -136,16 +134,16 @@ func (c *auditCommand) prepare(p *program) (*auditor, error) {
 			return nil, err
 		}
 	case !errors.Is(err, fs.ErrNotExist):
-		return nil, usage(err, "")
+		return nil, exit.Usage(err, "")
 	case len(c.ProviderList) > 0:
-		return nil, usage(errors.New("--provider-list needs a zabor.yaml with the provider and its secret"), `without one, export the payments and type "zabor audit --provider-export FILE"`)
+		return nil, exit.Usage(errors.New("--provider-list needs a zabor.yaml with the provider and its secret"), `without one, export the payments and type "zabor audit --provider-export FILE"`)
 	case len(a.exports) == 0 && (c.PaymentsQuery == "" || c.Database == "" && c.App == ""):
-		return nil, usage(errors.New("nothing to audit: there is no zabor.yaml, no --provider-export, and no --payments-query with --database or --app"),
+		return nil, exit.Usage(errors.New("nothing to audit: there is no zabor.yaml, no --provider-export, and no --payments-query with --database or --app"),
 			`without a fence, type "zabor audit --provider-export FILE", or "zabor audit --database DATABASE_URL --payments-query SQL"`)
 	}
 	if c.Publish && (a.store == nil || c.Replica != "") {
 		a.close()
-		return nil, usage(errors.New("--publish: what was found is kept in the fence's own database"), "name its configuration with -c, and leave --replica out")
+		return nil, exit.Usage(errors.New("--publish: what was found is kept in the fence's own database"), "name its configuration with -c, and leave --replica out")
 	}
 	if err := a.openApplication(); err != nil {
 		a.close()
@@ -167,14 +165,14 @@ func since(text string, now time.Time) (time.Time, error) {
 			return t, nil
 		}
 	}
-	return time.Time{}, usage(fmt.Errorf("--since %s is neither a duration nor a time", text), "write 48h, 2026-03-02 or 2026-03-02T10:00:00Z")
+	return time.Time{}, exit.Usage(fmt.Errorf("--since %s is neither a duration nor a time", text), "write 48h, 2026-03-02 or 2026-03-02T10:00:00Z")
 }
 
 func (a *auditor) openConfigured() error {
 	file, store, err := a.openFence()
 	if err != nil {
-		if f, ok := errors.AsType[*failure](err); ok && len(a.exports) > 0 {
-			return &failure{f.code, f.err, f.hint + "; --env-file FILE gives the file's variables, and in a folder without a zabor.yaml an export is looked at alone"}
+		if f, ok := errors.AsType[*exit.Error](err); ok && len(a.exports) > 0 {
+			return &exit.Error{Code: f.Code, Err: f.Err, Hint: f.Hint + "; --env-file FILE gives the file's variables, and in a folder without a zabor.yaml an export is looked at alone"}
 		}
 		return err
 	}
@@ -188,7 +186,7 @@ func (a *auditor) openConfigured() error {
 		a.exports[i].Units = unitsOf(file, e.Provider)
 		if _, known := file.Providers[e.Provider]; e.Provider != "" && !known {
 			store.Close()
-			return usage(fmt.Errorf("--provider-export %s=%s: %s has no provider of that name", e.Provider, e.Path, file.Path), "the name before = is the one under providers:")
+			return exit.Usage(fmt.Errorf("--provider-export %s=%s: %s has no provider of that name", e.Provider, e.Path, file.Path), "the name before = is the one under providers:")
 		}
 	}
 	a.file, a.store, a.close = file, store, func() { store.Close() }
@@ -209,11 +207,11 @@ func (a *auditor) openLists() error {
 		one, known := providers[name]
 		switch {
 		case !known:
-			return usage(fmt.Errorf("--provider-list %s: %s has no provider of that name", name, a.file.Path), "the name is the one under providers:")
+			return exit.Usage(fmt.Errorf("--provider-list %s: %s has no provider of that name", name, a.file.Path), "the name is the one under providers:")
 		case !one.Lists():
-			return usage(fmt.Errorf("--provider-list %s: %s", name, a.noList(name)), "zabor audit --provider-export "+name+"=FILE")
+			return exit.Usage(fmt.Errorf("--provider-list %s: %s", name, a.noList(name)), "zabor audit --provider-export "+name+"=FILE")
 		case slices.ContainsFunc(a.exports, func(e audit.Export) bool { return e.Provider == name }):
-			return usage(fmt.Errorf("--provider-list %s and an export of the same provider: each would be missing in the other", name), "give one of the two")
+			return exit.Usage(fmt.Errorf("--provider-list %s and an export of the same provider: each would be missing in the other", name), "give one of the two")
 		}
 		a.lists = append(a.lists, one)
 	}
@@ -240,7 +238,7 @@ func (a *auditor) openApplication() error {
 		a.app, err = openApp(a.c.App)
 	case a.file.Database != "":
 		if a.app, err = sqlstore.Open(string(a.file.Database)); err != nil {
-			err = usage(fmt.Errorf("%s: database: %w", a.file.Path, err), "")
+			err = exit.Usage(fmt.Errorf("%s: database: %w", a.file.Path, err), "")
 		}
 	default:
 		a.app = a.store
@@ -262,7 +260,7 @@ func openNamed(flag, name string) (*sqlstore.Store, error) {
 	}
 	store, err := sqlstore.Open(value)
 	if err != nil {
-		return nil, usage(fmt.Errorf("--%s %s: %w", flag, name, err), "")
+		return nil, exit.Usage(fmt.Errorf("--%s %s: %w", flag, name, err), "")
 	}
 	return store, nil
 }
@@ -271,16 +269,16 @@ func openNamed(flag, name string) (*sqlstore.Store, error) {
 func openApp(path string) (*sqlstore.Store, error) {
 	project, err := app.Open(path, app.Options{Lookup: os.LookupEnv})
 	if err != nil {
-		return nil, usage(fmt.Errorf("--app: %w", err), "")
+		return nil, exit.Usage(fmt.Errorf("--app: %w", err), "")
 	}
 	const hint = "--database NAME, with the name of an environment variable that holds the address"
 	found := project.DatabaseAddress()
 	if found == nil {
-		return nil, usage(fmt.Errorf("--app %s: its database is not known without running it", path), hint)
+		return nil, exit.Usage(fmt.Errorf("--app %s: its database is not known without running it", path), hint)
 	}
 	store, err := sqlstore.Open(found.Str())
 	if err != nil {
-		return nil, usage(fmt.Errorf("--app %s: the address at %s: %w", path, found.From, err), hint)
+		return nil, exit.Usage(fmt.Errorf("--app %s: the address at %s: %w", path, found.From, err), hint)
 	}
 	return store, nil
 }
@@ -293,7 +291,7 @@ func (a *auditor) run(ctx context.Context) (*audit.Ledger, audit.Total, error) {
 	}
 	ledger, err := audit.Open(a.c.Work)
 	if err != nil {
-		return nil, audit.Total{}, usage(err, "")
+		return nil, audit.Total{}, exit.Usage(err, "")
 	}
 	total, err := a.fill(ctx, ledger)
 	if err != nil {
@@ -304,7 +302,7 @@ func (a *auditor) run(ctx context.Context) (*audit.Ledger, audit.Total, error) {
 }
 
 func (a *auditor) fill(ctx context.Context, ledger *audit.Ledger) (audit.Total, error) {
-	say := progress(a.program)
+	say := progress(a.stderr)
 	seen := func(what string) func(int64) {
 		return func(n int64) { say("\r%s: %d read%20s", what, n, "") }
 	}
@@ -313,13 +311,13 @@ func (a *auditor) fill(ctx context.Context, ledger *audit.Ledger) (audit.Total, 
 	}
 	if a.store != nil {
 		if err := ledger.AddRows(ctx, a.file.Scope, a.rows(ctx), seen("rows")); err != nil {
-			return audit.Total{}, storeFailure(err)
+			return audit.Total{}, exit.Store(err)
 		}
 		if err := ledger.AddUnfetched(ctx, a.store.History().Keys(ctx, proxy.Unfetched)); err != nil {
-			return audit.Total{}, storeFailure(err)
+			return audit.Total{}, exit.Store(err)
 		}
 		if err := ledger.AddRefunded(ctx, a.store.History().Keys(ctx, sqlstore.Refunded)); err != nil {
-			return audit.Total{}, storeFailure(err)
+			return audit.Total{}, exit.Store(err)
 		}
 	}
 	for _, e := range a.exports {
@@ -335,7 +333,7 @@ func (a *auditor) fill(ctx context.Context, ledger *audit.Ledger) (audit.Total, 
 			skipped[why]++
 		}
 		if err := ledger.AddSuccesses(ctx, path, a.recent(e.Successes()), seen(e.Path)); err != nil {
-			return audit.Total{}, usage(err, "nothing was compared: mend the line, or say with --columns what the columns mean")
+			return audit.Total{}, exit.Usage(err, "nothing was compared: mend the line, or say with --columns what the columns mean")
 		}
 		if err := ledger.AddSkipped(ctx, e.Path, skipped); err != nil {
 			return audit.Total{}, err
@@ -343,7 +341,7 @@ func (a *auditor) fill(ctx context.Context, ledger *audit.Ledger) (audit.Total, 
 	}
 	if a.app != nil {
 		if err := ledger.AddPayments(ctx, withOrder(payments(ctx, a.app, a.c.PaymentsQuery, true)), seen("payments")); err != nil {
-			return audit.Total{}, usage(err, "the query must give a column order, and may give step, reference, amount or major, currency")
+			return audit.Total{}, exit.Usage(err, "the query must give a column order, and may give step, reference, amount or major, currency")
 		}
 	}
 	say("\rcomparing%40s", "")
@@ -370,17 +368,17 @@ func (a *auditor) fillFirst(ctx context.Context, ledger *audit.Ledger, seen func
 	}
 	for _, one := range a.lists {
 		if err := ledger.AddPages(ctx, "list of "+one.Name(), a.listed(ctx, one), seen(one.Name())); err != nil {
-			return unreachable(err, "nothing was compared; with --work FILE the next audit goes on where this one was")
+			return exit.Unreachable(err, "nothing was compared; with --work FILE the next audit goes on where this one was")
 		}
 	}
 	if a.c.NoQueues || len(a.file.Queues) == 0 {
 		return nil
 	}
 	if err := ledger.AddMessages(ctx, a.messages(ctx), seen("messages")); err != nil {
-		if _, known := errors.AsType[*failure](err); known {
+		if _, known := errors.AsType[*exit.Error](err); known {
 			return err // of the configuration
 		}
-		return unreachable(err, "--no-queues leaves the queues out")
+		return exit.Unreachable(err, "--no-queues leaves the queues out")
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"zabor"
 	"zabor/audit"
+	"zabor/internal/exit"
 	"zabor/metrics"
 )
 
@@ -30,7 +31,7 @@ func differenceOf(d audit.Difference) difference {
 // watch audits again and again, and alerts when the differences have changed.
 func (a *auditor) watch(every time.Duration) error {
 	if a.file == nil {
-		return usage(errors.New("--watch needs a zabor.yaml: it alerts at its addresses"), "")
+		return exit.Usage(errors.New("--watch needs a zabor.yaml: it alerts at its addresses"), "")
 	}
 	endAlerts, err := a.alerts(a.file)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"zabor"
 	"zabor/internal/config"
+	"zabor/internal/exit"
 	"zabor/metrics"
 	"zabor/provider"
 	"zabor/seal"
@@ -33,14 +34,14 @@ type core struct {
 // newCore checks the database and wires the fence and the resolver.
 func (p *program) newCore(file *config.Config, store *sqlstore.Store) (*core, error) {
 	if err := store.Setup().Check(p.ctx); err != nil {
-		return nil, storeFailure(err)
+		return nil, exit.Store(err)
 	}
 	secret, err := store.Setup().Secret(p.ctx)
 	if err != nil {
-		return nil, storeFailure(err)
+		return nil, exit.Store(err)
 	}
 	if err := store.Setup().RememberKey(p.ctx); err != nil {
-		return nil, storeFailure(err)
+		return nil, exit.Store(err)
 	}
 	secrets := p.secrets(file)
 	providers, err := p.providers(file, secrets)
@@ -53,7 +54,7 @@ func (p *program) newCore(file *config.Config, store *sqlstore.Store) (*core, er
 	}
 	if file.Journal != "" {
 		if fence.Journal, err = zabor.OpenJournal(file.Journal); err != nil {
-			return nil, usage(fmt.Errorf("%s: %w", file.Path, err), "make the folder writable for this user, or write another one under journal:")
+			return nil, exit.Usage(fmt.Errorf("%s: %w", file.Path, err), "make the folder writable for this user, or write another one under journal:")
 		}
 		place := seal.Place{"journal"}
 		fence.Journal.Seal = func(plain []byte) []byte { return file.Keys().Seal(plain, place) }
@@ -79,7 +80,7 @@ func (p *program) newCore(file *config.Config, store *sqlstore.Store) (*core, er
 func (p *program) recover(fence *zabor.Fence) error {
 	saved, err := fence.ReplayJournal(p.ctx)
 	if err != nil {
-		return unreachable(err, "nothing was taken; start again when the database is there")
+		return exit.Unreachable(err, "nothing was taken; start again when the database is there")
 	}
 	if saved > 0 {
 		p.log.Warn("saved from the journal", "successes", saved)

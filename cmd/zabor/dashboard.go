@@ -19,6 +19,7 @@ import (
 	"zabor/dashboard"
 	"zabor/dashboard/access"
 	"zabor/internal/config"
+	"zabor/internal/exit"
 	"zabor/metrics"
 	"zabor/provider"
 	"zabor/sqlstore"
@@ -34,7 +35,7 @@ func (c *dashboardCommand) Run(p *program) error {
 	}
 	defer store.Close()
 	if file.Dashboard == nil {
-		return usage(fmt.Errorf("%s: no dashboard is configured", file.Path), `write dashboard: {listen: "127.0.0.1:8071"}`)
+		return exit.Usage(fmt.Errorf("%s: no dashboard is configured", file.Path), `write dashboard: {listen: "127.0.0.1:8071"}`)
 	}
 	endAlerts, err := p.alerts(file)
 	if err != nil {
@@ -110,7 +111,7 @@ func (p *program) serveDashboard(ctx context.Context, o *office) (ended func() e
 	}
 	listener, err := net.Listen("tcp", o.file.Dashboard.Listen)
 	if err != nil {
-		return nil, usage(fmt.Errorf("%s: dashboard.listen: %w", o.file.Path, err), "write an address that is free on this host")
+		return nil, exit.Usage(fmt.Errorf("%s: dashboard.listen: %w", o.file.Path, err), "write an address that is free on this host")
 	}
 	done := make(chan error, 1)
 	go func() { done <- board.Serve(ctx, listener) }()
@@ -122,7 +123,7 @@ func (o *office) dashboard() (*dashboard.Dashboard, error) {
 	c := o.file.Dashboard
 	guard, err := access.New(access.Options{Users: c.Accounts(), Alone: alone(), URL: string(c.URL), Log: o.log})
 	if err != nil {
-		return nil, usage(fmt.Errorf("%s: dashboard: %w", o.file.Path, err), "")
+		return nil, exit.Usage(fmt.Errorf("%s: dashboard: %w", o.file.Path, err), "")
 	}
 	options := dashboard.Options{
 		Store: o.store, Scope: o.file.Scope, Version: version, Guard: guard, SecondPerson: c.SecondPerson, Log: o.log,
@@ -252,8 +253,8 @@ func (k *desk) plainly(m matter, err error) error {
 		return err
 	}
 	err = k.decisionFailure(m, err)
-	if f, ok := errors.AsType[*failure](err); ok && errors.Is(err, zabor.ErrRefused) && m.wantsProof() {
-		return fmt.Errorf("%w; look there first, and say that you did", f.err)
+	if f, ok := errors.AsType[*exit.Error](err); ok && errors.Is(err, zabor.ErrRefused) && m.wantsProof() {
+		return fmt.Errorf("%w; look there first, and say that you did", f.Err)
 	}
 	return err
 }

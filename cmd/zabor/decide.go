@@ -16,6 +16,7 @@ import (
 
 	"zabor"
 	"zabor/internal/config"
+	"zabor/internal/exit"
 	"zabor/sqlstore"
 	"zabor/step"
 )
@@ -94,7 +95,7 @@ func (p *program) decide(c decision, keep bool, d zabor.Decision) error {
 		return p.decisionFailure(m, err)
 	}
 	k.announce(m)
-	if err := p.confirm(c.Yes); err != nil {
+	if err := confirm(p.stderr, c.Yes); err != nil {
 		return err
 	}
 	row, messages, err := k.take(m)
@@ -138,7 +139,7 @@ func decider(by string) (string, error) {
 		by = u.Username
 	}
 	if by == "" {
-		return "", usage(errors.New("nobody knows who decides: $USER is not set, and this process's user has no name"), "add --by NAME")
+		return "", exit.Usage(errors.New("nobody knows who decides: $USER is not set, and this process's user has no name"), "add --by NAME")
 	}
 	return by, nil
 }
@@ -146,11 +147,11 @@ func decider(by string) (string, error) {
 // decisionFence is a fence that decides: it calls nobody.
 func (p *program) decisionFence(file *config.Config, store *sqlstore.Store) (*zabor.Fence, error) {
 	if err := store.Setup().Check(p.ctx); err != nil {
-		return nil, storeFailure(err)
+		return nil, exit.Store(err)
 	}
 	secret, err := store.Setup().Secret(p.ctx)
 	if err != nil {
-		return nil, storeFailure(err)
+		return nil, exit.Store(err)
 	}
 	return &zabor.Fence{Store: store, Secret: secret, Observer: zabor.Observer{Alert: p.alert}, Hook: file.Hook}, nil
 }
@@ -190,40 +191,41 @@ func newKey(row zabor.Row) bool {
 	return row.State == zabor.Declined && row.Cause != zabor.ByPerson && !row.MayHaveActed()
 }
 
-// confirm asks, where there is somebody to ask.
-func (p *program) confirm(yes bool) error {
+// confirm asks at the terminal whether to go on, unless yes is true. Anything but y
+// and yes is an error, and so is a standard input that is no terminal.
+func confirm(w io.Writer, yes bool) error {
 	if yes {
 		return nil
 	}
 	if !term.IsTerminal(int(os.Stdin.Fd())) {
-		return usage(errors.New("nothing was changed: there is no terminal to ask on"), "add --yes")
+		return exit.Usage(errors.New("nothing was changed: there is no terminal to ask on"), "add --yes")
 	}
-	fmt.Fprint(p.stderr, "zabor: go on? [y/N] ")
+	fmt.Fprint(w, "zabor: go on? [y/N] ")
 	answer, _ := bufio.NewReader(os.Stdin).ReadString('\n')
 	if !slices.Contains([]string{"y", "yes"}, strings.ToLower(strings.TrimSpace(answer))) {
-		return bad(errors.New("nothing was changed"), "")
+		return exit.Bad(errors.New("nothing was changed"), "")
 	}
 	return nil
 }
 
 func (p *program) decisionFailure(m matter, err error) error {
 	show := m.Key.ShowCommand()
-	if _, ok := errors.AsType[*failure](err); ok {
+	if _, ok := errors.AsType[*exit.Error](err); ok {
 		return err
 	}
 	switch {
 	case errors.Is(err, zabor.ErrNoRow):
-		return bad(fmt.Errorf("%s has no row: there is nothing to decide; nothing was changed", m.Key), show+"; a charge that nobody has begun, such as a delayed one, is forbidden by: zabor fence decline ORDER STEP --reason TEXT")
+		return exit.Bad(fmt.Errorf("%s has no row: there is nothing to decide; nothing was changed", m.Key), show+"; a charge that nobody has begun, such as a delayed one, is forbidden by: zabor fence decline ORDER STEP --reason TEXT")
 	case errors.Is(err, zabor.ErrStale):
-		return bad(fmt.Errorf("%w; nothing was changed", err), "look at it again: "+show)
+		return exit.Bad(fmt.Errorf("%w; nothing was changed", err), "look at it again: "+show)
 	case errors.Is(err, zabor.ErrRefused) && m.wantsProof():
-		return bad(fmt.Errorf("%w; nothing was changed", err), "when you have looked, add --i-have-checked-the-provider")
+		return exit.Bad(fmt.Errorf("%w; nothing was changed", err), "when you have looked, add --i-have-checked-the-provider")
 	case errors.Is(err, zabor.ErrRefused) && len(m.same) > 0:
-		return bad(fmt.Errorf("%w; nothing was changed", err), show+"; "+m.same[0].Key.ShowCommand())
+		return exit.Bad(fmt.Errorf("%w; nothing was changed", err), show+"; "+m.same[0].Key.ShowCommand())
 	case errors.Is(err, zabor.ErrRefused):
-		return bad(fmt.Errorf("%w; nothing was changed", err), show)
+		return exit.Bad(fmt.Errorf("%w; nothing was changed", err), show)
 	}
-	return storeFailure(err)
+	return exit.Store(err)
 }
 
 type fenceDecide struct {
@@ -251,14 +253,14 @@ func (c *fenceDecide) Run(p *program) error {
 	if c.File != "-" {
 		f, err := os.Open(c.File)
 		if err != nil {
-			return usage(err, "")
+			return exit.Usage(err, "")
 		}
 		defer f.Close()
 		in = f
 	}
 	decisions, undecided, err := readDecisions(in)
 	if err != nil {
-		return usage(fmt.Errorf("%s: %w; nothing was changed", c.File, err), "")
+		return exit.Usage(fmt.Errorf("%s: %w; nothing was changed", c.File, err), "")
 	}
 	by, err := decider(c.By)
 	if err != nil {
@@ -283,7 +285,7 @@ func (c *fenceDecide) Run(p *program) error {
 	if undecided > 0 {
 		fmt.Fprintf(p.stderr, "zabor: %d lines have no action and are left alone\n", undecided)
 	}
-	if err := p.confirm(c.Yes); err != nil {
+	if err := confirm(p.stderr, c.Yes); err != nil {
 		return err
 	}
 	return c.take(k, matters)
@@ -302,13 +304,13 @@ func (c *fenceDecide) take(k *desk, matters []matter) error {
 	undone, told := 0, []manyJSON{}
 	for _, m := range matters {
 		row, messages, err := k.take(m)
-		_, partly := errors.AsType[*failure](err)
+		_, partly := errors.AsType[*exit.Error](err)
 		refused := errors.Is(err, zabor.ErrRefused) || errors.Is(err, zabor.ErrStale) || errors.Is(err, zabor.ErrNoRow)
 		if err != nil && !partly && !refused {
 			if len(told) == 0 {
-				return storeFailure(err)
+				return exit.Store(err)
 			}
-			return bad(fmt.Errorf("%s: the fence's database: %w; %d of %d were looked at before", m.Key, err, len(told), len(matters)), "send the file again: what is done is not done twice")
+			return exit.Bad(fmt.Errorf("%s: the fence's database: %w; %d of %d were looked at before", m.Key, err, len(told), len(matters)), "send the file again: what is done is not done twice")
 		}
 		one := manyJSON{newKeyJSON(m.Key), string(m.Action), !refused, string(row.State), messages, ""}
 		if messages == nil {
@@ -336,7 +338,7 @@ func (c *fenceDecide) take(k *desk, matters []matter) error {
 		}
 	}
 	if undone > 0 {
-		return bad(fmt.Errorf("%d of %d were not decided, or their messages are not where they belong", undone, len(matters)), "look at them again, and send the file again: what is done is not done twice")
+		return exit.Bad(fmt.Errorf("%d of %d were not decided, or their messages are not where they belong", undone, len(matters)), "look at them again, and send the file again: what is done is not done twice")
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -21,6 +22,7 @@ import (
 	"golang.org/x/term"
 
 	"zabor"
+	"zabor/internal/exit"
 	"zabor/internal/produce"
 	"zabor/sandbox"
 	"zabor/sqlstore"
@@ -48,7 +50,7 @@ func (r demoResult) good() bool {
 
 func (c *demoCommand) Run(p *program) error {
 	if c.Orders < 40 || c.Orders > 10_000 {
-		return usage(fmt.Errorf("--orders %d: from 40 to 10000", c.Orders), "")
+		return exit.Usage(fmt.Errorf("--orders %d: from 40 to 10000", c.Orders), "")
 	}
 	dir, err := os.MkdirTemp("", "zabor-demo-")
 	if err != nil {
@@ -59,7 +61,7 @@ func (c *demoCommand) Run(p *program) error {
 	defer cancel()
 	d := &demo{dir: dir, orders: c.Orders, wantKills: 12, say: func(string, ...any) {}}
 	if !c.JSON {
-		d.say = progress(p)
+		d.say = progress(p.stderr)
 		fmt.Fprintf(p.stdout, "%d orders go through a Laravel list and a Symfony stream. Each time a worker has charged one of %d chosen\n"+
 			"orders, and before it reads the provider's answer, the process is killed (SIGKILL) and another one is started.\n\n", d.orders, d.wantKills)
 	}
@@ -76,17 +78,17 @@ func (c *demoCommand) Run(p *program) error {
 		result.print(p)
 	}
 	if !result.good() {
-		return bad(errors.New("the provider's 200s and the rows of the fence are not equal"), "")
+		return exit.Bad(errors.New("the provider's 200s and the rows of the fence are not equal"), "")
 	}
 	return nil
 }
 
-// progress writes a line over and over on a terminal, and nothing elsewhere.
-func progress(p *program) func(string, ...any) {
-	if f, ok := p.stderr.(*os.File); !ok || !term.IsTerminal(int(f.Fd())) {
+// progress returns a printer of progress to w. It prints nothing unless w is a terminal.
+func progress(w io.Writer) func(format string, args ...any) {
+	if f, ok := w.(*os.File); !ok || !term.IsTerminal(int(f.Fd())) {
 		return func(string, ...any) {}
 	}
-	return func(format string, args ...any) { fmt.Fprintf(p.stderr, format, args...) }
+	return func(format string, args ...any) { fmt.Fprintf(w, format, args...) }
 }
 
 func (r demoResult) print(p *program) {

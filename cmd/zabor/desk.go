@@ -8,6 +8,7 @@ import (
 
 	"zabor"
 	"zabor/internal/config"
+	"zabor/internal/exit"
 	"zabor/sqlstore"
 	"zabor/worker"
 )
@@ -90,14 +91,14 @@ func (k *desk) look(d zabor.Decision) (matter, error) {
 		return m, fmt.Errorf("%s: %w: it is %s now", d.Key, zabor.ErrStale, row.State)
 	}
 	if m.same, err = k.ofReference(d, row); err != nil {
-		return matter{}, storeFailure(err)
+		return matter{}, exit.Store(err)
 	}
 	if k.failures == nil || d.Action == zabor.Hold {
 		return m, nil
 	}
 	list, err := k.failures.of(k.ctx, d.Key, row.Parked, func(one found) bool { return k.asks(d, row, one) })
 	if err != nil {
-		return matter{}, unreachable(err, "nothing was changed; --keep decides the row alone and leaves its message where it is")
+		return matter{}, exit.Unreachable(err, "nothing was changed; --keep decides the row alone and leaves its message where it is")
 	}
 	m.fates = k.fates(d, row, list)
 	return m, nil
@@ -309,7 +310,7 @@ func (k *desk) take(m matter) (zabor.Row, []carried, error) {
 	for _, f := range m.fates {
 		c, err := k.carry(row, f)
 		if err != nil {
-			return row, all, bad(fmt.Errorf("%s is %s now, and its message %s of queue %s is not where it belongs: %w", m.Key, row.State, printable(f.id), f.in.queue, err),
+			return row, all, exit.Bad(fmt.Errorf("%s is %s now, and its message %s of queue %s is not where it belongs: %w", m.Key, row.State, printable(f.id), f.in.queue, err),
 				"type the same command again: what is done is not done twice")
 		}
 		all = append(all, c)
@@ -319,7 +320,7 @@ func (k *desk) take(m matter) (zabor.Row, []carried, error) {
 
 // untold is the error of a decision whose hook failed.
 func (k *desk) untold(m matter, err error) error {
-	return bad(fmt.Errorf("%s is decided, and the shop was not told: %w; its message stays where it is", m.Key, err),
+	return exit.Bad(fmt.Errorf("%s is decided, and the shop was not told: %w; its message stays where it is", m.Key, err),
 		"a running worker tries the hook again until it works; mend what it complains of, and type the same command again to move the message")
 }
 

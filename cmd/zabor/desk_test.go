@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"zabor"
+	"zabor/internal/exit"
 	"zabor/internal/servers"
 	"zabor/sandbox"
 )
@@ -74,7 +75,7 @@ func newHeldShop(t testing.TB, fence string, r servers.RedisDB, messages []messa
 	}
 	s.withHooks(false, orders...)
 	s.add("    then: default\n")
-	s.worker("--drain").exit(exitBad)
+	s.worker("--drain").exit(exit.BadAnswer)
 	if laravel, symfony := s.failed(); laravel+symfony != len(messages) {
 		t.Fatalf("%d and %d messages are parked, want %d", laravel, symfony, len(messages))
 	}
@@ -169,7 +170,7 @@ func TestDecisionsAreWhole(t *testing.T) {
 			}
 			for _, f := range frameworks {
 				for _, action := range []string{"release", "decline"} {
-					if _, said := s.decide(exitBad, action, "release-"+f.name); !strings.Contains(said, "add --i-have-checked-the-provider") {
+					if _, said := s.decide(exit.BadAnswer, action, "release-"+f.name); !strings.Contains(said, "add --i-have-checked-the-provider") {
 						t.Errorf("%s without the proof said\n%s", action, said)
 					}
 				}
@@ -182,7 +183,7 @@ func TestDecisionsAreWhole(t *testing.T) {
 					t.Errorf("row %+v, was %+v", now, before)
 				}
 			}
-			s.worker("--drain").exit(exitBad)
+			s.worker("--drain").exit(exit.BadAnswer)
 			for _, f := range frameworks {
 				s.paidOnce("release-" + f.name)
 			}
@@ -282,7 +283,7 @@ func TestDecisionsWithAFailureStream(t *testing.T) {
 	s.withHooks(false, orders...)
 	s.add("    then: default\n")
 	put(t, messages...)
-	s.worker("--drain").exit(exitBad)
+	s.worker("--drain").exit(exit.BadAnswer)
 	if got := len(s.entries("failed")); got != len(messages) {
 		t.Fatalf("%d messages are parked, want %d", got, len(messages))
 	}
@@ -332,7 +333,7 @@ func TestDecisionsWithAFailureStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, f := range frameworks[1:] {
-		_, said := s.decide(exitBad, "settle", "taken-"+f.name, "pay_6-"+f.name)
+		_, said := s.decide(exit.BadAnswer, "settle", "taken-"+f.name, "pay_6-"+f.name)
 		for _, want := range []string{"taken-" + f.name + "/charge is settled now", "a worker that takes from the failure transport has it", "type the same command again"} {
 			if !strings.Contains(said, want) {
 				t.Errorf("it does not say %q:\n%s", want, said)
@@ -353,7 +354,7 @@ func TestDecisionsWithAFailureStream(t *testing.T) {
 	if _, gone := s.goneOn(); len(gone) != 10 {
 		t.Errorf("%d messages have gone on, want 10", len(gone))
 	}
-	s.worker("--drain").exit(exitBad)
+	s.worker("--drain").exit(exit.BadAnswer)
 	for _, f := range frameworks[1:] {
 		s.paidOnce("release-" + f.name)
 	}
@@ -427,9 +428,9 @@ func TestDecisionsAboutChainsAndOtherRequests(t *testing.T) {
 		}
 	}
 	s.pushJobs(jobFor("u-yes", "yes", 1999, true), jobFor("u-no", "no", 1999, true), jobFor("u-two", "two", 1999, false))
-	s.worker("--drain").exit(exitBad)
+	s.worker("--drain").exit(exit.BadAnswer)
 	s.pushJobs(jobFor("u-other", "two", 5, false)) // another amount
-	s.worker("--drain").exit(exitBad)
+	s.worker("--drain").exit(exit.BadAnswer)
 	if got, want := s.failedIDs(), "u-no u-other u-two u-yes"; got != want {
 		t.Fatalf("parked are %s, want %s", got, want)
 	}
@@ -443,7 +444,7 @@ func TestDecisionsAboutChainsAndOtherRequests(t *testing.T) {
 	if got, want := s.failedIDs(), "u-other"; got != want {
 		t.Errorf("left is %s, want %s: it asks for another amount", got, want)
 	}
-	s.worker("--drain").exit(exitBad)
+	s.worker("--drain").exit(exit.BadAnswer)
 	if n := s.redis.LLen(t.Context(), "laravel_database_queues:shipping").Val(); n != 1 {
 		t.Errorf("%d jobs in shipping, want 1", n)
 	}
@@ -465,7 +466,7 @@ func TestReleaseOfADeclinedRowTakesWhatWaits(t *testing.T) {
 	before := s.row("1")
 	s.pushJobs(jobFor("u-2", "1", 2999, false))
 	w := s.worker("--drain")
-	w.exit(exitBad)
+	w.exit(exit.BadAnswer)
 	if got := s.failedIDs(); got != "u-2" {
 		t.Fatalf("parked is %q, want u-2", got)
 	}
@@ -485,7 +486,7 @@ func TestDeclineWithoutARow(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, databases[0].open(t), options{})
 	s.pushJobs(jobFor("u-1", "1", -5, false)) // no amount that can be charged
-	s.worker("--drain").exit(exitBad)
+	s.worker("--drain").exit(exit.BadAnswer)
 	if got := s.failedIDs(); got != "u-1" {
 		t.Fatalf("parked is %q, want u-1", got)
 	}
@@ -511,9 +512,9 @@ func TestADecisionWhoseHookFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.pushJobs(jobFor("u-1", "1", 1999, false))
-	s.worker("--drain").exit(exitBad)
+	s.worker("--drain").exit(exit.BadAnswer)
 	for range 2 {
-		_, said := s.decide(exitBad, "settle", "1", "pay_9")
+		_, said := s.decide(exit.BadAnswer, "settle", "1", "pay_9")
 		if !strings.Contains(said, "the shop was not told") || !strings.Contains(said, "type the same command again") {
 			t.Errorf("it said\n%s", said)
 		}
@@ -550,7 +551,7 @@ func TestAReferenceOfAnotherOrder(t *testing.T) {
 	s.exec("UPDATE zabor_fences SET provider = x'' WHERE order_id = x'34'")
 	s.exec("UPDATE zabor_fences SET account = x'6575' WHERE order_id = x'35'")
 	before := s.row("2")
-	_, said := s.decide(exitBad, "settle", "2", "pay_1", "--keep")
+	_, said := s.decide(exit.BadAnswer, "settle", "2", "pay_1", "--keep")
 	for _, want := range []string{"test:2/charge: refused: the reference pay_1 is that of test:1/charge: look both orders up at the provider; nothing was changed", "zabor: hint: zabor fence show 2 charge; zabor fence show 1 charge\n"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("it does not say %q:\n%s", want, said)
@@ -559,7 +560,7 @@ func TestAReferenceOfAnotherOrder(t *testing.T) {
 	if strings.Contains(said, "will be settled") {
 		t.Errorf("it promised what it refused:\n%s", said)
 	}
-	if out, _ := s.decideFile(exitBad, "order,step,action,reference,reason\n2,charge,settle,pay_1,seen\n"); !strings.Contains(out, "test:2/charge: not decided: ") || !strings.Contains(out, "the reference pay_1 is that of test:1/charge") {
+	if out, _ := s.decideFile(exit.BadAnswer, "order,step,action,reference,reason\n2,charge,settle,pay_1,seen\n"); !strings.Contains(out, "test:2/charge: not decided: ") || !strings.Contains(out, "the reference pay_1 is that of test:1/charge") {
 		t.Errorf("of a file it said\n%s", out)
 	}
 	if now := s.row("2"); now.Claim != before.Claim {

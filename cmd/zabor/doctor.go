@@ -17,6 +17,7 @@ import (
 	"zabor/doctor"
 	"zabor/internal/app"
 	"zabor/internal/config"
+	"zabor/internal/exit"
 	"zabor/sqlstore"
 )
 
@@ -44,7 +45,7 @@ func (c *doctorCommand) Run(p *program) error {
 	var err error
 	if c.Baseline != "" {
 		if known, err = doctor.ReadBaseline(c.Baseline); err != nil {
-			return usage(err, "--write-baseline FILE makes one")
+			return exit.Usage(err, "--write-baseline FILE makes one")
 		}
 	}
 	var file *config.Config
@@ -59,10 +60,10 @@ func (c *doctorCommand) Run(p *program) error {
 	for i, path := range c.paths(file) {
 		project, err := app.Open(path, app.Options{Lookup: os.LookupEnv, Environment: c.Environment, DebugConfig: c.DebugConfig})
 		if err != nil {
-			return usage(fmt.Errorf("nothing was examined: %w", err), "name the folder of an application: the one that composer.json is in")
+			return exit.Usage(fmt.Errorf("nothing was examined: %w", err), "name the folder of an application: the one that composer.json is in")
 		}
 		if project.Framework == app.None && len(project.Workers) == 0 {
-			return usage(fmt.Errorf("%s is neither a Laravel nor a Symfony application, and nothing in it starts a worker", path), "name the folder of an application: the one that composer.json is in")
+			return exit.Usage(fmt.Errorf("%s is neither a Laravel nor a Symfony application, and nothing in it starts a worker", path), "name the folder of an application: the one that composer.json is in")
 		}
 		report.Findings = append(report.Findings, doctor.Examine(project, doctorOptions(project, file))...)
 		report.Values = append(report.Values, doctor.Values(project)...)
@@ -89,7 +90,7 @@ func (c *doctorCommand) Run(p *program) error {
 			return unreached
 		}
 		if err := doctor.NewBaseline(report.Findings).Write(c.WriteBaseline); err != nil {
-			return usage(err, "")
+			return exit.Usage(err, "")
 		}
 		fmt.Fprintf(p.stderr, "%d findings are in %s\n", len(report.Findings), c.WriteBaseline)
 		return nil
@@ -107,7 +108,7 @@ func (c *doctorCommand) Run(p *program) error {
 		return unreached
 	}
 	if n := report.Bad(); n > 0 {
-		return bad(fmt.Errorf("%d findings are errors or warnings; nothing was changed", n), "")
+		return exit.Bad(fmt.Errorf("%d findings are errors or warnings; nothing was changed", n), "")
 	}
 	return nil
 }
@@ -115,11 +116,11 @@ func (c *doctorCommand) Run(p *program) error {
 // publishDoctor keeps findings for the dashboard.
 func (p *program) publishDoctor(file *config.Config, findings []doctor.Finding, unreached error) error {
 	if file == nil {
-		return usage(errors.New("--publish: no zabor.yaml was named, and the findings are kept in its fence's database"), "add -c FILE")
+		return exit.Usage(errors.New("--publish: no zabor.yaml was named, and the findings are kept in its fence's database"), "add -c FILE")
 	}
 	store, err := sqlstore.Open(string(file.Fence))
 	if err != nil {
-		return usage(fmt.Errorf("%s: fence: %w", file.Path, err), "")
+		return exit.Usage(fmt.Errorf("%s: fence: %w", file.Path, err), "")
 	}
 	defer store.Close()
 	kept := dashboard.DoctorReport{At: time.Now().UTC(), By: "zabor doctor", Findings: findings}
@@ -127,7 +128,7 @@ func (p *program) publishDoctor(file *config.Config, findings []doctor.Finding, 
 		kept.Failed = unreached.Error()
 	}
 	if err := dashboard.KeepDoctor(p.ctx, store, file.Scope, kept); err != nil {
-		return storeFailure(err)
+		return exit.Store(err)
 	}
 	return nil
 }
@@ -251,11 +252,11 @@ var variableName = regexp.MustCompile(`^[A-Za-z_]\w*$`)
 // may be an address itself, with a password: it is not repeated.
 func address(flag, name string) (string, error) {
 	if !variableName.MatchString(name) {
-		return "", usage(fmt.Errorf("--%s takes the name of an environment variable, and what was given is none", flag), "export SHOP_ADDRESS='…' first, and then --"+flag+" SHOP_ADDRESS: an address on the command line is seen by everybody on the machine")
+		return "", exit.Usage(fmt.Errorf("--%s takes the name of an environment variable, and what was given is none", flag), "export SHOP_ADDRESS='…' first, and then --"+flag+" SHOP_ADDRESS: an address on the command line is seen by everybody on the machine")
 	}
 	value := os.Getenv(name)
 	if value == "" {
-		return "", usage(fmt.Errorf("--%s: the environment variable %s is not set", flag, name), "")
+		return "", exit.Usage(fmt.Errorf("--%s: the environment variable %s is not set", flag, name), "")
 	}
 	return value, nil
 }
@@ -269,7 +270,7 @@ func (t *doctorServers) named(c *doctorCommand) error {
 		}
 		client, err := doctor.OpenRedis(value)
 		if err != nil {
-			return usage(fmt.Errorf("--redis %s: %w", c.Redis, err), "")
+			return exit.Usage(fmt.Errorf("--redis %s: %w", c.Redis, err), "")
 		}
 		t.closers = append(t.closers, func() { client.Close() })
 		t.redis = append(t.redis, doctor.RedisServer{Where: "Redis of " + c.Redis, Client: client})
@@ -280,7 +281,7 @@ func (t *doctorServers) named(c *doctorCommand) error {
 			return err
 		}
 		if err := t.database(value, "database of "+c.Database, nil, false); err != nil {
-			return usage(fmt.Errorf("--database %s: %w", c.Database, err), "")
+			return exit.Usage(fmt.Errorf("--database %s: %w", c.Database, err), "")
 		}
 	}
 	return nil
@@ -318,7 +319,7 @@ func (t *doctorServers) file(file *config.Config) error {
 		}
 	}
 	if err := t.database(string(file.Fence), "the fence's database", nil, true); err != nil {
-		return usage(fmt.Errorf("%s: fence: %w", file.Path, err), "")
+		return exit.Usage(fmt.Errorf("%s: fence: %w", file.Path, err), "")
 	}
 	t.databases[len(t.databases)-1].store.Encrypt(file.Keys()) // its check reads what is encrypted
 	return nil
@@ -348,7 +349,7 @@ func (t *doctorServers) examine(ctx context.Context, fences []string) ([]doctor.
 		}
 	}
 	if len(failed) > 0 {
-		return all, unreachable(errors.Join(failed...), "what is said of the others is true; nothing was changed")
+		return all, exit.Unreachable(errors.Join(failed...), "what is said of the others is true; nothing was changed")
 	}
 	return all, nil
 }

@@ -16,6 +16,7 @@ import (
 	"zabor"
 	"zabor/dashboard"
 	"zabor/internal/config"
+	"zabor/internal/exit"
 	"zabor/laravel"
 	"zabor/messenger"
 	"zabor/sqlstore"
@@ -331,7 +332,7 @@ func (f *failures) untaken(ctx context.Context, m found) (bool, error) {
 	}
 	row, err := standing(ctx, f.store, k)
 	if err != nil {
-		return false, storeFailure(err)
+		return false, exit.Store(err)
 	}
 	if row != nil {
 		return false, nil
@@ -349,7 +350,7 @@ func (f *failures) idle(ctx context.Context, m found) (why string, err error) {
 	}
 	row, err := standing(ctx, f.store, k)
 	if err != nil {
-		return "", storeFailure(err)
+		return "", exit.Store(err)
 	}
 	switch {
 	case row == nil, row.State == zabor.Released, row.State == zabor.Declined:
@@ -469,20 +470,20 @@ func (f *failures) find(ctx context.Context, ids []string) ([]found, error) {
 			switch {
 			case errors.Is(err, errNoEntry):
 			case err != nil:
-				return nil, unreachable(fmt.Errorf("queue %s: failed message %s: %w", t.queue, printable(id), err), `nothing was changed; "zabor failed list --queue `+t.queue+`" shows the same error until it is mended`)
+				return nil, exit.Unreachable(fmt.Errorf("queue %s: failed message %s: %w", t.queue, printable(id), err), `nothing was changed; "zabor failed list --queue `+t.queue+`" shows the same error until it is mended`)
 			default:
 				hits = append(hits, found{in: t, failedMessage: m})
 			}
 		}
 		switch len(hits) {
 		case 0:
-			return nil, bad(fmt.Errorf("no failed message has the id %s: nothing was changed", printable(id)), `"zabor failed list" shows them all; one that was retried or forgotten is not there any more`)
+			return nil, exit.Bad(fmt.Errorf("no failed message has the id %s: nothing was changed", printable(id)), `"zabor failed list" shows them all; one that was retried or forgotten is not there any more`)
 		case 1:
 			if !slices.ContainsFunc(all, func(a found) bool { return a.in == hits[0].in && a.id == hits[0].id }) {
 				all = append(all, hits[0])
 			}
 		default:
-			return nil, usage(fmt.Errorf("the queues %s and %s both have a failed message %s: nothing was changed", hits[0].in.queue, hits[1].in.queue, printable(id)), "name one of them with --queue")
+			return nil, exit.Usage(fmt.Errorf("the queues %s and %s both have a failed message %s: nothing was changed", hits[0].in.queue, hits[1].in.queue, printable(id)), "name one of them with --queue")
 		}
 	}
 	return all, nil
@@ -532,7 +533,7 @@ func (t *idText) UnmarshalText(text []byte) error {
 
 func (c *failedList) Run(p *program) error {
 	if c.Limit < 0 {
-		return usage(fmt.Errorf("failed list: --limit %d", c.Limit), "at least 1, or 0 for all")
+		return exit.Usage(fmt.Errorf("failed list: --limit %d", c.Limit), "at least 1, or 0 for all")
 	}
 	f, err := p.openFailures(c.Queue)
 	if err != nil {
@@ -599,7 +600,7 @@ func (c *failedList) Run(p *program) error {
 	}
 	fmt.Fprint(p.stderr, strings.Join(more, ""))
 	if len(broken) > 0 {
-		return unreachable(errors.Join(broken...), "the list is not complete; nothing was changed")
+		return exit.Unreachable(errors.Join(broken...), "the list is not complete; nothing was changed")
 	}
 	return nil
 }
@@ -615,7 +616,7 @@ type failedRetry struct {
 
 func (c *failedRetry) Run(p *program) error {
 	if c.All == (len(c.ID) > 0) {
-		return usage(errors.New("failed retry: give ids, or --all"), `"zabor failed list" shows the ids`)
+		return exit.Usage(errors.New("failed retry: give ids, or --all"), `"zabor failed list" shows the ids`)
 	}
 	by, err := decider(c.By)
 	if err != nil {
@@ -666,7 +667,7 @@ func (c *failedRetry) withoutIdle(p *program, f *failures, messages []found) (wa
 		wanted = append(wanted, m)
 	}
 	if untaken > 0 {
-		return nil, usage(fmt.Errorf("%d messages may have been charged by another worker, and have no row: put back, they would look like new ones; nothing was put back", untaken),
+		return nil, exit.Usage(fmt.Errorf("%d messages may have been charged by another worker, and have no row: put back, they would look like new ones; nothing was put back", untaken),
 			"zabor import holds them; then a person decides, or a payment settles them")
 	}
 	if n := len(messages) - len(wanted); n > 0 {
@@ -688,7 +689,7 @@ func (c *failedRetry) chosen(ctx context.Context, f *failures) ([]found, error) 
 		first := len(all)
 		for m, err := range t.entries(ctx, "") {
 			if err != nil {
-				return nil, unreachable(fmt.Errorf("queue %s: %w", t.queue, err), "nothing was changed")
+				return nil, exit.Unreachable(fmt.Errorf("queue %s: %w", t.queue, err), "nothing was changed")
 			}
 			m.Raw, m.reason = nil, "" // there may be many
 			all = append(all, found{in: t, failedMessage: m})
@@ -712,7 +713,7 @@ func (c *failedForget) Run(p *program) error {
 	case err != nil:
 		return err
 	case c.Yes && strings.TrimSpace(c.Reason) == "":
-		return usage(errors.New("failed forget: there is no reason; nothing was deleted"), `add --reason "TEXT": why nobody needs them any more`)
+		return exit.Usage(errors.New("failed forget: there is no reason; nothing was deleted"), `add --reason "TEXT": why nobody needs them any more`)
 	}
 	f, err := p.openFailures(c.Queue)
 	if err != nil {
@@ -727,7 +728,7 @@ func (c *failedForget) Run(p *program) error {
 		fmt.Fprintf(p.stdout, "to be deleted for good: %s\n", f.told(m.in.queue, m.failedMessage))
 	}
 	if !c.Yes {
-		return usage(fmt.Errorf("nothing was deleted: %d messages would be", len(messages)), `add --yes and --reason "TEXT"; what their rows in the fence say stays as it is`)
+		return exit.Usage(fmt.Errorf("nothing was deleted: %d messages would be", len(messages)), `add --yes and --reason "TEXT"; what their rows in the fence say stays as it is`)
 	}
 	return p.each(messages, func(m found) (string, error) {
 		return "deleted: " + f.told(m.in.queue, m.failedMessage), f.move(p.ctx, m, dashboard.Move{Forget: true, By: by, Reason: c.Reason}, m.in.forget)
@@ -759,7 +760,7 @@ func (p *program) each(messages []found, do func(found) (string, error)) error {
 			fmt.Fprintf(p.stdout, "not done: %s of queue %s: %v\n", printable(m.id), m.in.queue, err)
 			continue
 		case errors.Is(err, dashboard.ErrNotNoted):
-			return storeFailure(fmt.Errorf("failed message %s of queue %s: %w; %d of %d were done before it", printable(m.id), m.in.queue, err, done, len(messages)))
+			return exit.Store(fmt.Errorf("failed message %s of queue %s: %w; %d of %d were done before it", printable(m.id), m.in.queue, err, done, len(messages)))
 		case err == nil:
 			done++
 			fmt.Fprintln(p.stdout, what)
@@ -768,15 +769,15 @@ func (p *program) each(messages []found, do func(found) (string, error)) error {
 		err = fmt.Errorf("failed message %s of queue %s: %w; %d of %d were done before it", printable(m.id), m.in.queue, err, done, len(messages))
 		switch {
 		case errors.Is(err, worker.ErrBoth):
-			return bad(err, fmt.Sprintf("the worker meets the fence for it; then run \"zabor failed forget %s --queue %s --reason TEXT --yes\"", m.id, m.in.queue))
+			return exit.Bad(err, fmt.Sprintf("the worker meets the fence for it; then run \"zabor failed forget %s --queue %s --reason TEXT --yes\"", m.id, m.in.queue))
 		case done > 0, errors.Is(err, worker.ErrUnreadable):
-			return bad(err, fmt.Sprintf("it is where it was; \"zabor failed list --queue %s\" shows what is left", m.in.queue))
+			return exit.Bad(err, fmt.Sprintf("it is where it was; \"zabor failed list --queue %s\" shows what is left", m.in.queue))
 		}
-		return unreachable(err, fmt.Sprintf("it is where it was, unless the answer alone was lost; \"zabor failed list --queue %s\" shows it", m.in.queue))
+		return exit.Unreachable(err, fmt.Sprintf("it is where it was, unless the answer alone was lost; \"zabor failed list --queue %s\" shows it", m.in.queue))
 	}
 	fmt.Fprintf(p.stdout, "%d of %d done\n", done, len(messages))
 	if inHand > 0 {
-		return bad(fmt.Errorf("%d messages are in the hands of workers that take from the failure transport, and were left there", inHand), "stop those workers (messenger:consume failed), or wait until they are done; then type the same command again")
+		return exit.Bad(fmt.Errorf("%d messages are in the hands of workers that take from the failure transport, and were left there", inHand), "stop those workers (messenger:consume failed), or wait until they are done; then type the same command again")
 	}
 	return nil
 }

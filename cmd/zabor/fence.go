@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"zabor"
+	"zabor/internal/exit"
 	"zabor/sqlstore"
 	"zabor/step"
 )
@@ -41,7 +42,7 @@ func (c *fenceList) Run(p *program) error {
 	for _, s := range c.State {
 		state, ok := zabor.ParseState(s)
 		if !ok {
-			return usage(fmt.Errorf("--state %s: no such state", s), "write captured, pending, settled, declined, released, doubt or held")
+			return exit.Usage(fmt.Errorf("--state %s: no such state", s), "write captured, pending, settled, declined, released, doubt or held")
 		}
 		filter.States = append(filter.States, state)
 	}
@@ -59,7 +60,7 @@ func (c *fenceList) Run(p *program) error {
 	for {
 		rows, err := store.Reports().List(p.ctx, filter)
 		if err != nil {
-			return storeFailure(err)
+			return exit.Store(err)
 		}
 		for _, row := range rows {
 			if err := out.row(row); err != nil {
@@ -141,18 +142,18 @@ func (c *fenceShow) Run(p *program) error {
 	key := zabor.Key{Scope: step.JoinScope(file.Scope, c.Scope), Order: c.Order, Step: c.Step}
 	row, err := store.Load(p.ctx, key)
 	if errors.Is(err, zabor.ErrNoRow) {
-		return bad(fmt.Errorf("%s has no row: nothing was ever called for it through this fence", key),
+		return exit.Bad(fmt.Errorf("%s has no row: nothing was ever called for it through this fence", key),
 			"keys are compared byte for byte, with their scope; \"zabor fence list --order "+c.Order+"\" shows all rows of an order")
 	}
 	if err != nil {
-		return storeFailure(err)
+		return exit.Store(err)
 	}
 	if c.JSON {
 		return json.NewEncoder(p.stdout).Encode(fenceJSON(row))
 	}
 	notes, err := store.History().Of(p.ctx, key)
 	if err != nil {
-		return storeFailure(err)
+		return exit.Store(err)
 	}
 	w := tabwriter.NewWriter(p.stdout, 0, 8, 2, ' ', 0)
 	line := func(name, value string) {

@@ -5,6 +5,7 @@ import (
 
 	"zabor"
 	"zabor/internal/config"
+	"zabor/internal/exit"
 	"zabor/sqlstore"
 )
 
@@ -38,7 +39,7 @@ func (p *program) giveUp(file *config.Config, store *sqlstore.Store, names []str
 	if err != nil || known+left+parked == 0 {
 		return err
 	}
-	return bad(fmt.Errorf("given up, and PHP's workers may charge a second time for what is named above: %d messages on the queues and %d that have failed, whose keys zabor knows, and %d rows that are open", known, parked, left),
+	return exit.Bad(fmt.Errorf("given up, and PHP's workers may charge a second time for what is named above: %d messages on the queues and %d that have failed, whose keys zabor knows, and %d rows that are open", known, parked, left),
 		"leave PHP's workers stopped, or their handler without its call, until \"zabor worker --drain\" ends with 0, or each of these is decided and this command ends with 0")
 }
 
@@ -51,7 +52,7 @@ func (p *program) leftQueued(file *config.Config, store *sqlstore.Store, list []
 	for _, q := range list {
 		for m, err := range q.Look(p.ctx) {
 			if err != nil {
-				return n, unreachable(fmt.Errorf("queue %s: %w", q.Name(), err), "the queues are given up; what is left on them was not looked at: type it again when Redis is there")
+				return n, exit.Unreachable(fmt.Errorf("queue %s: %w", q.Name(), err), "the queues are given up; what is left on them was not looked at: type it again when Redis is there")
 			}
 			key, ok := f.key(failedMessage{Message: m.Message})
 			if !ok {
@@ -59,7 +60,7 @@ func (p *program) leftQueued(file *config.Config, store *sqlstore.Store, list []
 			}
 			row, err := standing(p.ctx, store, key)
 			if err != nil {
-				return n, storeFailure(err)
+				return n, exit.Store(err)
 			}
 			var state string
 			switch {

@@ -13,6 +13,7 @@ import (
 
 	"zabor"
 	"zabor/internal/config"
+	"zabor/internal/exit"
 	"zabor/laravel"
 	"zabor/sqlstore"
 	"zabor/step"
@@ -135,17 +136,17 @@ func (c *importCommand) report(p *program, r importResult, paid *paidImport) err
 		}
 	}
 	if paid != nil && paid.unsure > 0 {
-		return bad(fmt.Errorf("%d keys have two payments, or a row that says something else than the payment: none was chosen", paid.unsure),
+		return exit.Bad(fmt.Errorf("%d keys have two payments, or a row that says something else than the payment: none was chosen", paid.unsure),
 			"look them up at the provider, refund what was charged twice, and decide: zabor fence settle ORDER STEP REFERENCE --reason TEXT")
 	}
 	if len(unseen) > 0 {
-		return bad(fmt.Errorf("there is no table of failed messages for queue %s: what failed before zabor came was not seen, and no row holds it", strings.Join(unseen, ", ")),
+		return exit.Bad(fmt.Errorf("there is no table of failed messages for queue %s: what failed before zabor came was not seen, and no row holds it", strings.Join(unseen, ", ")),
 			"where the application keeps it elsewhere (a file, DynamoDB), look there, and retry none of it; make the table, or name it under failed:, and import again")
 	}
 	if without == 0 {
 		return nil
 	}
-	return bad(fmt.Errorf("%d messages of steps have been with another worker, and no key can be made of them: no row holds them", without),
+	return exit.Bad(fmt.Errorf("%d messages of steps have been with another worker, and no key can be made of them: no row holds them", without),
 		"a worker parks them and calls nothing. Where you mend the configuration so that they get a key, run the import again before they are retried")
 }
 
@@ -244,15 +245,15 @@ func (i *importer) met(k zabor.Key) {
 
 func (p *program) newImporter(file *config.Config, store *sqlstore.Store, databases *applications, readOnly bool) (*importer, error) {
 	if err := store.Setup().Check(p.ctx); err != nil {
-		return nil, storeFailure(err)
+		return nil, exit.Store(err)
 	}
 	secret, err := store.Setup().Secret(p.ctx)
 	if err != nil {
-		return nil, storeFailure(err)
+		return nil, exit.Store(err)
 	}
 	if !readOnly {
 		if err := store.Setup().RememberKey(p.ctx); err != nil {
-			return nil, storeFailure(err)
+			return nil, exit.Store(err)
 		}
 	}
 	steps, err := compiledSteps(databases)
@@ -263,7 +264,7 @@ func (p *program) newImporter(file *config.Config, store *sqlstore.Store, databa
 		return nil, err
 	}
 	return &importer{
-		file: file, store: store, steps: steps, readOnly: readOnly, log: p.log, say: progress(p), steppedOn: map[string]bool{},
+		file: file, store: store, steps: steps, readOnly: readOnly, log: p.log, say: progress(p.stderr), steppedOn: map[string]bool{},
 		fence: &zabor.Fence{Store: store, Secret: secret},
 	}, nil
 }
@@ -284,7 +285,7 @@ func (i *importer) queue(ctx context.Context, s queue) (inventory, error) {
 		}
 		found.Held, found.Messages = found.Held+more.Held, found.Messages+more.Held
 		if n == mostLooks {
-			return found, bad(fmt.Errorf("queue %s: each of %d looks found messages that another worker has had: somebody still takes from it", s.Name(), mostLooks),
+			return found, exit.Bad(fmt.Errorf("queue %s: each of %d looks found messages that another worker has had: somebody still takes from it", s.Name(), mostLooks),
 				"what was found is held; stop all workers of the queue, and import again")
 		}
 	}
@@ -299,7 +300,7 @@ func (i *importer) look(ctx context.Context, s queue) (inventory, error) {
 		// leave is held by the worker that is given it.
 		for m, err := range s.Look(ctx) {
 			if err != nil {
-				return v, unreachable(err, "what was held until then stays; import again when Redis is there")
+				return v, exit.Unreachable(err, "what was held until then stays; import again when Redis is there")
 			}
 			if err := i.add(ctx, &v, m.Message, m.Place, m.DeliveredBefore); err != nil {
 				return v, err
@@ -313,7 +314,7 @@ func (i *importer) look(ctx context.Context, s queue) (inventory, error) {
 			break
 		}
 		if err != nil {
-			return v, usage(fmt.Errorf("queue %s: what failed on it cannot be read: %w", s.Name(), err),
+			return v, exit.Usage(fmt.Errorf("queue %s: what failed on it cannot be read: %w", s.Name(), err),
 				fmt.Sprintf("a failed charge that is retried would be made again, so nothing was started; mend the table, or name it under queues.%s.failed", s.Name()))
 		}
 		if err := i.add(ctx, &v, m.Message, failedPlace, true); err != nil {
@@ -323,7 +324,7 @@ func (i *importer) look(ctx context.Context, s queue) (inventory, error) {
 	if source, ok := s.Source.(*laravel.Source); ok && !v.NoTransport {
 		for j, err := range source.FailedElsewhere(ctx) {
 			if err != nil {
-				return v, usage(fmt.Errorf("queue %s: what failed on its other connections cannot be read: %w", s.Name(), err), "nothing was started; mend the table")
+				return v, exit.Usage(fmt.Errorf("queue %s: what failed on its other connections cannot be read: %w", s.Name(), err), "nothing was started; mend the table")
 			}
 			if err := i.add(ctx, &v, source.Decode(j.Payload), failedPlace, true); err != nil {
 				return v, err
@@ -406,7 +407,7 @@ func (i *importer) effect(ctx context.Context, s *step.Step, m *worker.Message) 
 		return e, nil
 	}
 	if !errors.Is(err, step.ErrRefused) && !errors.Is(err, step.ErrNoRow) {
-		return e, unreachable(fmt.Errorf("message %s of %s: %w", m.ID, m.Class, err), "what was held until then stays; import again when the database is there")
+		return e, exit.Unreachable(fmt.Errorf("message %s of %s: %w", m.ID, m.Class, err), "what was held until then stays; import again when the database is there")
 	}
 	return zabor.Effect{Key: e.Key, Fingerprint: zabor.Fingerprint{Message: e.Fingerprint.Message}}, nil
 }
@@ -423,7 +424,7 @@ func (i *importer) hold(ctx context.Context, e zabor.Effect, reason string) (ins
 		return !explained, err
 	}
 	if err != nil {
-		return false, storeFailure(err)
+		return false, exit.Store(err)
 	}
 	return inserted, nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"zabor/doctor"
 	"zabor/internal/app"
+	"zabor/internal/exit"
 	"zabor/provider"
 )
 
@@ -24,10 +25,10 @@ type initCommand struct {
 func (c *initCommand) Run(p *program) error {
 	project, err := app.Open(c.Path, app.Options{Lookup: os.LookupEnv, Environment: c.Environment, DebugConfig: c.DebugConfig})
 	if err != nil {
-		return usage(fmt.Errorf("nothing was read: %w", err), "name the folder of an application: the one that composer.json is in")
+		return exit.Usage(fmt.Errorf("nothing was read: %w", err), "name the folder of an application: the one that composer.json is in")
 	}
 	if project.Framework == app.None {
-		return usage(fmt.Errorf("%s is neither a Laravel nor a Symfony application", c.Path), "name the folder of an application: the one that composer.json is in")
+		return exit.Usage(fmt.Errorf("%s is neither a Laravel nor a Symfony application", c.Path), "name the folder of an application: the one that composer.json is in")
 	}
 	w := initWriter{Project: project, payments: doctor.Payments(project)}
 	w.write()

@@ -14,6 +14,7 @@ import (
 
 	"zabor/doctor"
 	"zabor/internal/app"
+	"zabor/internal/exit"
 )
 
 // Whatever key of an application's configuration is missing, empty, not known or of
@@ -164,7 +165,7 @@ func TestInitStepsAreWhatTheCallsDo(t *testing.T) {
 				}
 			}
 			var out, log bytes.Buffer
-			if code := run(t.Context(), []string{"init", folder}, &out, &log); code != exitGood {
+			if code := run(t.Context(), []string{"init", folder}, &out, &log); code != exit.Good {
 				t.Fatalf("exit %d: %s", code, log.String())
 			}
 			for _, text := range tt.want {
@@ -193,7 +194,7 @@ func TestInitLeavesNoCircle(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out, log bytes.Buffer
-	if code := run(t.Context(), []string{"init", folder}, &out, &log); code != exitGood {
+	if code := run(t.Context(), []string{"init", folder}, &out, &log); code != exit.Good {
 		t.Fatalf("exit %d: %s", code, log.String())
 	}
 	if said := out.String(); strings.Count(said, "ZB143") != 2 || !strings.Contains(said, `failed: {stream: "messages_failed"}`) || strings.Contains(said, `{stream: "messages"}`) || strings.Count(said, "dsn: ") != 1 {

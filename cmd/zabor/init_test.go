@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"zabor/doctor"
+	"zabor/internal/exit"
 )
 
 // What init prints of an application passes config check, says where each value
@@ -31,7 +32,7 @@ func TestInit(t *testing.T) {
 			t.Parallel()
 			folder := "../../doctor/testdata/" + shop + "/good"
 			var out, log bytes.Buffer
-			if code := run(t.Context(), []string{"init", folder}, &out, &log); code != exitGood {
+			if code := run(t.Context(), []string{"init", folder}, &out, &log); code != exit.Good {
 				t.Fatalf("exit %d\n%s", code, log.String())
 			}
 			flat := strings.Join(strings.Fields(out.String()), " ")
@@ -58,7 +59,7 @@ func TestInit(t *testing.T) {
 				t.Fatal(err)
 			}
 			var checked bytes.Buffer
-			if code := run(t.Context(), []string{"config", "check", "-c", file, "--env-file", env}, &checked, &log); code != exitGood {
+			if code := run(t.Context(), []string{"config", "check", "-c", file, "--env-file", env}, &checked, &log); code != exit.Good {
 				t.Errorf("config check: exit %d\n%s%s\n%s", code, checked.String(), log.String(), out.String())
 			}
 		})
@@ -90,7 +91,7 @@ func TestInitSecrets(t *testing.T) {
 			}
 		}
 		var out, log bytes.Buffer
-		if code := run(t.Context(), []string{"init", folder}, &out, &log); code != exitGood {
+		if code := run(t.Context(), []string{"init", folder}, &out, &log); code != exit.Good {
 			t.Fatalf("exit %d\n%s", code, log.String())
 		}
 		if !strings.Contains(out.String(), "dsn: "+want) || strings.Contains(out.String(), "p%40ss") || strings.Contains(out.String(), "hidden") {
@@ -225,7 +226,7 @@ func TestInitPlaces(t *testing.T) {
 				args = append(args, arg)
 			}
 			var out, log bytes.Buffer
-			if code := run(t.Context(), args, &out, &log); code != exitGood {
+			if code := run(t.Context(), args, &out, &log); code != exit.Good {
 				t.Fatalf("exit %d\n%s", code, log.String())
 			}
 			flat := strings.Join(strings.Fields(out.String()), " ")

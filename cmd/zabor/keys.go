@@ -15,6 +15,7 @@ import (
 	"zabor"
 	"zabor/dashboard"
 	"zabor/internal/config"
+	"zabor/internal/exit"
 	"zabor/keyschema"
 	"zabor/laravel"
 	"zabor/sqlstore"
@@ -112,7 +113,7 @@ func (c *schemaAccept) Run(p *program) error {
 			}
 		}
 	}
-	if err := p.confirm(c.Yes); err != nil {
+	if err := confirm(p.stderr, c.Yes); err != nil {
 		return err
 	}
 	done, err := i.Accept(p.ctx, r, c.Step)
@@ -133,7 +134,7 @@ func (p *program) reviewKeys() (*keyschema.Installation, *keyschema.Review, func
 	}
 	if err := store.Setup().Check(p.ctx); err != nil {
 		store.Close()
-		return nil, nil, nil, storeFailure(err)
+		return nil, nil, nil, exit.Store(err)
 	}
 	list, closeQueues, err := p.queues(file, store)
 	if err != nil {
@@ -219,7 +220,7 @@ func (s queue) everything(ctx context.Context, store *sqlstore.Store) iter.Seq2[
 		}
 		for m, err := range s.Look(ctx) {
 			if err != nil {
-				yield(keyschema.Message{}, unreachable(err, "nothing was started, and nothing was changed; is Redis up?"))
+				yield(keyschema.Message{}, exit.Unreachable(err, "nothing was started, and nothing was changed; is Redis up?"))
 				return
 			}
 			if !give(m.Message, m.Place) {
@@ -227,7 +228,7 @@ func (s queue) everything(ctx context.Context, store *sqlstore.Store) iter.Seq2[
 			}
 		}
 		failed := func(err error) {
-			yield(keyschema.Message{}, usage(fmt.Errorf("queue %s: what failed on it cannot be read: %w", s.Name(), err), "nothing was started, and nothing was changed; mend the table, or name it under failed:"))
+			yield(keyschema.Message{}, exit.Usage(fmt.Errorf("queue %s: what failed on it cannot be read: %w", s.Name(), err), "nothing was started, and nothing was changed; mend the table, or name it under failed:"))
 		}
 		for m, err := range transports(s.Queue, store)[0].entries(ctx, "") {
 			if s.failed.NoTable(err) {
@@ -259,16 +260,16 @@ func (s queue) everything(ctx context.Context, store *sqlstore.Store) iter.Seq2[
 
 // keysFailure is an error about key schemas as the command reports it.
 func keysFailure(err error) error {
-	if f, ok := errors.AsType[*failure](err); ok {
+	if f, ok := errors.AsType[*exit.Error](err); ok {
 		return f
 	}
 	if r, ok := errors.AsType[*keyschema.Refusal](err); ok {
-		return usage(r.Err, r.Next)
+		return exit.Usage(r.Err, r.Next)
 	}
 	if _, ok := errors.AsType[*keyschema.QueueError](err); ok {
-		return unreachable(err, "nothing was taken, and nothing was changed; is Redis up, and is its address right?")
+		return exit.Unreachable(err, "nothing was taken, and nothing was changed; is Redis up, and is its address right?")
 	}
-	return storeFailure(err)
+	return exit.Store(err)
 }
 
 // checkKeys refuses a start, or an import, with key schemas that may not come into
@@ -310,7 +311,7 @@ func (p *program) guardKeys(c *core, list []queue, status func() dashboard.Statu
 	})
 	c.fence.Refuse = keys.Refuse
 	if err := keys.Beat(p.ctx); err != nil {
-		return nil, nil, storeFailure(err)
+		return nil, nil, exit.Store(err)
 	}
 	for _, why := range keys.Refused() {
 		p.log.Warn("nothing is called for this step yet", "reason", why)

@@ -19,6 +19,7 @@ import (
 
 	"zabor/doctor"
 	"zabor/internal/config"
+	"zabor/internal/exit"
 	"zabor/provider"
 	"zabor/sqlstore"
 )
@@ -62,9 +63,9 @@ func (l *liveChecks) add(status liveStatus, what, found, fix string) {
 // failed adds an error of a start's check, which knows whether a server was away.
 func (l *liveChecks) failed(what string, err error) {
 	status, hint := liveWrong, ""
-	if f, ok := errors.AsType[*failure](err); ok {
-		hint = f.hint
-		if f.code == exitUnreachable {
+	if f, ok := errors.AsType[*exit.Error](err); ok {
+		hint = f.Hint
+		if f.Code == exit.NotReached {
 			status = liveUnreachable
 		}
 	}
@@ -344,9 +345,9 @@ func liveError(list []liveCheck) error {
 	}
 	switch {
 	case n[liveUnreachable] > 0:
-		return unreachable(fmt.Errorf("%d checks could not be made, since a server was not reached; %d found something wrong", n[liveUnreachable], n[liveWrong]), "what is said of the others is true; nothing was changed")
+		return exit.Unreachable(fmt.Errorf("%d checks could not be made, since a server was not reached; %d found something wrong", n[liveUnreachable], n[liveWrong]), "what is said of the others is true; nothing was changed")
 	case n[liveWrong] > 0:
-		return bad(fmt.Errorf("%d checks found something wrong; nothing was changed", n[liveWrong]), "")
+		return exit.Bad(fmt.Errorf("%d checks found something wrong; nothing was changed", n[liveWrong]), "")
 	}
 	return nil
 }

@@ -8,6 +8,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"zabor/internal/exit"
 )
 
 // liveOf runs config check --live and gives the checks by what they are of. It must
@@ -51,7 +53,7 @@ func TestConfigCheckLive(t *testing.T) {
 					}
 				}
 			}
-			statuses(s.liveOf(exitGood), map[string]liveStatus{
+			statuses(s.liveOf(exit.Good), map[string]liveStatus{
 				"fence, table zabor_fences": liveGood, "queues.payments.failed, table failed_jobs": liveGood, "queues.async.failed, table messenger_messages": liveGood,
 				"steps.charge.settled": liveGood, "steps.charge.captured": liveGood, "providers.acquirer": liveGood, "queues.payments": liveWarning,
 			})
@@ -59,7 +61,7 @@ func TestConfigCheckLive(t *testing.T) {
 			s.edit("SET state = 'paid'", "SET stat = 'paid'")
 			s.exec("DROP TABLE messenger_messages")
 			s.exec("CREATE TABLE messenger_messages2 (id INTEGER)")
-			out, _ := s.command(exitBad, "config", "check", "--live")
+			out, _ := s.command(exit.BadAnswer, "config", "check", "--live")
 			for _, text := range []string{"wrong  steps.charge.settled: ", "stat", "wrong  queues.async.failed, table messenger_messages: there is no such table", "zabor has never taken from it"} {
 				if !strings.Contains(out, text) {
 					t.Errorf("no %q in\n%s", text, out)
@@ -100,7 +102,7 @@ func TestConfigCheckLiveGrants(t *testing.T) {
 			limited := *u
 			limited.User = url.UserPassword(name, "pw")
 			s.edit(s.fence, limited.String())
-			got := s.liveOf(exitBad)
+			got := s.liveOf(exit.BadAnswer)
 			if c := got["fence, table zabor_fences"]; c.Status != liveWrong || !strings.Contains(c.Found, "UPDATE") || strings.Contains(c.Found, "SELECT") {
 				t.Errorf("zabor_fences: %+v", c)
 			}
@@ -133,11 +135,11 @@ func TestConfigCheckLiveProvider(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	s.edit("base_url: "+s.url, "base_url: "+server.URL)
-	if c := s.liveOf(exitBad)["providers.acquirer"]; c.Status != liveWrong || !strings.Contains(c.Found, "401") {
+	if c := s.liveOf(exit.BadAnswer)["providers.acquirer"]; c.Status != liveWrong || !strings.Contains(c.Found, "401") {
 		t.Errorf("401: %+v", c)
 	}
 	status = http.StatusOK
-	if c := s.liveOf(exitGood)["providers.acquirer"]; c.Status != liveGood || asked != 2 {
+	if c := s.liveOf(exit.Good)["providers.acquirer"]; c.Status != liveGood || asked != 2 {
 		t.Errorf("200: %+v after %d requests", c, asked)
 	}
 	content, err := os.ReadFile(s.file)
@@ -154,19 +156,19 @@ func TestConfigCheckLiveProvider(t *testing.T) {
 	if err := os.WriteFile(s.file, []byte(strings.Join(without, "\n")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if c := s.liveOf(exitGood)["providers.acquirer"]; c.Status != liveUnchecked || asked != 2 {
+	if c := s.liveOf(exit.Good)["providers.acquirer"]; c.Status != liveUnchecked || asked != 2 {
 		t.Errorf("without a look-up: %+v after %d requests", c, asked)
 	}
 	if err := os.WriteFile(s.file, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s.edit(server.URL, "http://127.0.0.1:1")
-	if c := s.liveOf(exitUnreachable)["providers.acquirer"]; c.Status != liveUnreachable {
+	if c := s.liveOf(exit.NotReached)["providers.acquirer"]; c.Status != liveUnreachable {
 		t.Errorf("no provider: %+v", c)
 	}
 	s.edit("http://127.0.0.1:1", server.URL)
 	s.edit(s.o.redis.Addr, "127.0.0.1:1")
-	if c := s.liveOf(exitUnreachable)["Redis of queue async"]; s.o.redis.Addr == "" || c.Status == liveWrong {
+	if c := s.liveOf(exit.NotReached)["Redis of queue async"]; s.o.redis.Addr == "" || c.Status == liveWrong {
 		t.Errorf("no Redis: %+v", c)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"zabor/internal/config"
+	"zabor/internal/exit"
 )
 
 // manualCommand writes the manual: zabor.1, a page for each command, and
@@ -26,7 +27,7 @@ type manualCommand struct {
 
 func (c *manualCommand) Run(p *program) error {
 	if err := os.MkdirAll(c.Folder, 0o755); err != nil {
-		return usage(err, "name a folder that can be made")
+		return exit.Usage(err, "name a folder that can be made")
 	}
 	schema, err := yamlPage(config.Schema())
 	if err != nil {

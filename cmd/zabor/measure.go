@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"zabor/internal/config"
+	"zabor/internal/exit"
 	"zabor/metrics"
 	"zabor/sqlstore"
 	"zabor/worker"
@@ -49,7 +50,7 @@ func (c *core) countTaken(w *worker.Worker) {
 func newMetrics(file *config.Config) (*metrics.Metrics, error) {
 	text, err := os.ReadFile(file.Path)
 	if err != nil {
-		return nil, usage(err, "")
+		return nil, exit.Usage(err, "")
 	}
 	sum := sha256.Sum256(text)
 	return metrics.New(version, hex.EncodeToString(sum[:6])), nil
@@ -76,7 +77,7 @@ func (p *program) serveMetrics(ctx context.Context, c *core, queues []worker.Que
 func (p *program) listenMetrics(file *config.Config) (net.Listener, error) {
 	listener, err := net.Listen("tcp", file.Metrics.Listen)
 	if err != nil {
-		return nil, usage(fmt.Errorf("%s: metrics.listen: %w", file.Path, err),
+		return nil, exit.Usage(fmt.Errorf("%s: metrics.listen: %w", file.Path, err),
 			"each process of this file on one host has its own address: write listen: ${ZABOR_METRICS:-127.0.0.1:9464}, and start this one with another ZABOR_METRICS")
 	}
 	return listener, nil

@@ -11,6 +11,7 @@ import (
 
 	"zabor"
 	"zabor/internal/config"
+	"zabor/internal/exit"
 	"zabor/sqlstore"
 	"zabor/step"
 	"zabor/worker"
@@ -26,7 +27,7 @@ import (
 func (p *program) checkOthers(ctx context.Context, s queue) error {
 	others, err := s.Others(ctx)
 	if err != nil {
-		return unreachable(err, "nothing was taken; is Redis up, and is its address right?")
+		return exit.Unreachable(err, "nothing was taken; is Redis up, and is its address right?")
 	}
 	if s.shared {
 		p.log.Warn("the queue is shared: a charge that zabor has begun and could not finish may be given to a PHP worker, which knows no fence", "queue", s.Name(), "others", len(others))
@@ -34,7 +35,7 @@ func (p *program) checkOthers(ctx context.Context, s queue) error {
 	}
 	for _, o := range others {
 		if o.Named {
-			return usage(fmt.Errorf("queue %s: %s, and is not zabor's: a charge that it began would be made again", s.Name(), o.What),
+			return exit.Usage(fmt.Errorf("queue %s: %s, and is not zabor's: a charge that it began would be made again", s.Name(), o.What),
 				fmt.Sprintf("nothing was started; %s. Where PHP workers are to take from it too, write queues.%s.shared: true", o.Stop, s.Name()))
 		}
 		p.log.Warn(o.What+"; if it still lives, it will take more", "queue", s.Name(), "fix", o.Stop)
@@ -151,14 +152,14 @@ type marker struct {
 func readMarker(ctx context.Context, file *config.Config, store *sqlstore.Store, s queue) (marker, error) {
 	value, _, err := store.Meta().Get(ctx, markerName(file, s))
 	if err != nil {
-		return marker{}, storeFailure(err)
+		return marker{}, exit.Store(err)
 	}
 	return marker{s.place(), strings.FieldsFunc(string(value), func(r rune) bool { return r == '\n' })}, nil
 }
 
 func (m marker) write(ctx context.Context, file *config.Config, store *sqlstore.Store, s queue) error {
 	if err := store.Meta().Set(ctx, markerName(file, s), []byte(strings.Join(m.lines, "\n"))); err != nil {
-		return storeFailure(err)
+		return exit.Store(err)
 	}
 	return nil
 }
@@ -229,7 +230,7 @@ func disown(ctx context.Context, file *config.Config, store *sqlstore.Store, s q
 		return err
 	}
 	if err := s.redis.Del(ctx, s.markerKey()).Err(); err != nil {
-		return unreachable(fmt.Errorf("queue %s: %w", s.Name(), err), "nothing was changed; is Redis up?")
+		return exit.Unreachable(fmt.Errorf("queue %s: %w", s.Name(), err), "nothing was changed; is Redis up?")
 	}
 	return m.without().write(ctx, file, store, s)
 }
@@ -274,7 +275,7 @@ func (p *program) takeOver(ctx context.Context, i *importer, list []queue) error
 			if m.owned() {
 				what = "messages of " + strings.Join(classes, ", ") + " had no step so far"
 			}
-			return usage(fmt.Errorf("queue %s: %s, and it holds %d messages that another worker has had and that have no row (%s): each may have been charged, and would be charged again",
+			return exit.Usage(fmt.Errorf("queue %s: %s, and it holds %d messages that another worker has had and that have no row (%s): each may have been charged, and would be charged again",
 				s.Name(), what, n, found.hadText()), "nothing was started; hold them with \""+importCommandLine(i.file, s)+"\" (add --dry-run to see first), then start again")
 		}
 		if n := found.WithoutKey; n > 0 {

@@ -16,6 +16,7 @@ import (
 	"zabor"
 	"zabor/audit"
 	"zabor/internal/config"
+	"zabor/internal/exit"
 	"zabor/provider"
 	"zabor/step"
 )
@@ -71,7 +72,7 @@ func (i *importer) importPaid(by *program, c *importCommand, databases *applicat
 	}
 	ledger, err := audit.Open("")
 	if err != nil {
-		return nil, usage(err, "")
+		return nil, exit.Usage(err, "")
 	}
 	p := &paidImport{importer: i, ledger: ledger, fallback: c.Step}
 	if err := p.read(ctx, c, exports, databases); err != nil {
@@ -91,7 +92,7 @@ func joinClose(err error, c io.Closer) error {
 // exports are the files that the flags name.
 func (c *importCommand) exports(p *program, i *importer) ([]audit.Export, error) {
 	if c.Step != "" && !slices.ContainsFunc(i.steps, func(s *step.Step) bool { return s.Name() == c.Step }) {
-		return nil, usage(fmt.Errorf("--step %s: no such step in %s", c.Step, i.file.Path), "")
+		return nil, exit.Usage(fmt.Errorf("--step %s: no such step in %s", c.Step, i.file.Path), "")
 	}
 	exports, err := p.readExports(c.ProviderExport, c.Columns)
 	if err != nil {
@@ -99,7 +100,7 @@ func (c *importCommand) exports(p *program, i *importer) ([]audit.Export, error)
 	}
 	for n, e := range exports {
 		if _, known := i.file.Providers[e.Provider]; e.Provider != "" && !known {
-			return nil, usage(fmt.Errorf("--provider-export %s=%s: %s has no provider of that name", e.Provider, e.Path, i.file.Path), "the name before = is the one under providers:")
+			return nil, exit.Usage(fmt.Errorf("--provider-export %s=%s: %s has no provider of that name", e.Provider, e.Path, i.file.Path), "the name before = is the one under providers:")
 		}
 		if e.Provider == "" && len(i.file.Providers) == 1 {
 			exports[n].Provider = slices.Collect(maps.Keys(i.file.Providers))[0]
@@ -119,7 +120,7 @@ func (p *paidImport) read(ctx context.Context, c *importCommand, exports []audit
 		n := len(p.sources) - 1
 		read, err := p.ledger.AddEvidence(ctx, n, p.keyed(n, entries), seen(name))
 		if err != nil {
-			return usage(err, hint+"; nothing was written")
+			return exit.Usage(err, hint+"; nothing was written")
 		}
 		p.sources[n].Read = read + p.sources[n].Skipped
 		return nil
@@ -285,7 +286,7 @@ func (p *paidImport) one(ctx context.Context, c audit.Claimed) error {
 	if c.Against == "" {
 		var err error
 		if c.Against, err = p.elsewhere(ctx, c); err != nil {
-			return storeFailure(err)
+			return exit.Store(err)
 		}
 	}
 	paid := zabor.Payment{
@@ -308,7 +309,7 @@ func (p *paidImport) one(ctx context.Context, c audit.Claimed) error {
 		row, written, err = p.fence.ImportPayment(ctx, paid)
 	}
 	if err != nil {
-		return storeFailure(err)
+		return exit.Store(err)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -429,7 +430,7 @@ func (p *program) readExports(named []string, columns string) ([]audit.Export, e
 	if columns != "" {
 		read, err := audit.ParseColumns(columns)
 		if err != nil {
-			return nil, usage(fmt.Errorf("--columns: %w", err), "")
+			return nil, exit.Usage(fmt.Errorf("--columns: %w", err), "")
 		}
 		mapped = &read
 		if len(read.Status) == 0 && len(read.Reference) > 0 && len(named) > 0 {
@@ -443,7 +444,7 @@ func (p *program) readExports(named []string, columns string) ([]audit.Export, e
 			name, path = "", text
 		}
 		if _, err := os.Stat(path); err != nil {
-			return nil, usage(fmt.Errorf("--provider-export: %w", err), "")
+			return nil, exit.Usage(fmt.Errorf("--provider-export: %w", err), "")
 		}
 		exports = append(exports, audit.Export{Path: path, Provider: name, Columns: mapped})
 	}

@@ -15,6 +15,7 @@ import (
 
 	"zabor"
 	"zabor/internal/config"
+	"zabor/internal/exit"
 	"zabor/laravel"
 	"zabor/messenger"
 	"zabor/provider"
@@ -87,7 +88,7 @@ type peekedQueue struct {
 
 func (c *peekCommand) Run(p *program) error {
 	if c.Limit < 1 || c.Limit > 100_000 {
-		return usage(fmt.Errorf("--limit %d: 1 to 100000", c.Limit), "")
+		return exit.Usage(fmt.Errorf("--limit %d: 1 to 100000", c.Limit), "")
 	}
 	file, store, err := p.openFence()
 	if err != nil {
@@ -100,7 +101,7 @@ func (c *peekCommand) Run(p *program) error {
 			return err
 		}
 	} else if len(file.Queues) == 0 {
-		return usage(fmt.Errorf("%s: no queues are configured", file.Path), "write them under queues:")
+		return exit.Usage(fmt.Errorf("%s: no queues are configured", file.Path), "write them under queues:")
 	}
 	databases := newApplications(file, store)
 	defer databases.close()
@@ -131,11 +132,11 @@ func (c *peekCommand) Run(p *program) error {
 // file looks at one message that is in a file.
 func (c *peekCommand) file(ctx context.Context, k *peeker, list []queue, out *peekOutput) error {
 	if len(list) != 1 {
-		return usage(fmt.Errorf("--message %s: whose message is it? there are the queues %v", c.Message, slices.Sorted(maps.Keys(k.file.Queues))), "name one: zabor peek QUEUE --message FILE")
+		return exit.Usage(fmt.Errorf("--message %s: whose message is it? there are the queues %v", c.Message, slices.Sorted(maps.Keys(k.file.Queues))), "name one: zabor peek QUEUE --message FILE")
 	}
 	raw, err := os.ReadFile(c.Message)
 	if err != nil {
-		return usage(fmt.Errorf("--message: %w", err), "")
+		return exit.Usage(fmt.Errorf("--message: %w", err), "")
 	}
 	raw = bytes.TrimRight(raw, "\r\n") // of whoever saved it
 	var m *worker.Message
@@ -156,7 +157,7 @@ func (c *peekCommand) queues(p *program, k *peeker, list []queue, out *peekOutpu
 	for _, q := range list {
 		depth, err := q.Depth(p.ctx)
 		if err != nil {
-			return unreachable(fmt.Errorf("queue %s: %w", q.Name(), err), "is Redis up, and is its address right?")
+			return exit.Unreachable(fmt.Errorf("queue %s: %w", q.Name(), err), "is Redis up, and is its address right?")
 		}
 		if depth.Empty() {
 			p.guessPlace(p.ctx, q)
@@ -171,7 +172,7 @@ func (c *peekCommand) queues(p *program, k *peeker, list []queue, out *peekOutpu
 			n := 0
 			for seen, err := range q.Look(p.ctx, place) {
 				if err != nil {
-					return unreachable(err, "is Redis up, and is its address right?")
+					return exit.Unreachable(err, "is Redis up, and is its address right?")
 				}
 				if n++; n > c.Limit {
 					more = append(more, place)
@@ -236,7 +237,7 @@ func (p *program) newPeeker(file *config.Config, store *sqlstore.Store, database
 	case errors.Is(err, sqlstore.ErrNotMigrated):
 		k.migrated, secret = false, make([]byte, zabor.MinSecret)
 	case err != nil:
-		return nil, storeFailure(err)
+		return nil, exit.Store(err)
 	}
 	k.fence = &zabor.Fence{Store: store, Secret: secret}
 	if k.providers, err = p.providers(file, p.secrets(file)); err != nil {
@@ -267,7 +268,7 @@ func (k *peeker) foresee(ctx context.Context, q queue, m *worker.Message, place 
 	}
 	e, err := k.steps[at].Effect(ctx, m.Message)
 	if err != nil && !errors.Is(err, step.ErrRefused) && !errors.Is(err, step.ErrNoRow) {
-		return one, unreachable(fmt.Errorf("message %s of %s: %w", m.ID, m.Class, err), "nothing was changed; does load: run on this database?")
+		return one, exit.Unreachable(fmt.Errorf("message %s of %s: %w", m.ID, m.Class, err), "nothing was changed; does load: run on this database?")
 	}
 	if e.Key.Order == "" {
 		one.Verdict, one.Reason = verdictRefuse, err.Error()
@@ -333,7 +334,7 @@ func (k *peeker) row(ctx context.Context, key zabor.Key) (*zabor.Row, error) {
 	}
 	row, err := standing(ctx, k.store, key)
 	if err != nil {
-		return nil, storeFailure(err)
+		return nil, exit.Store(err)
 	}
 	return row, nil
 }

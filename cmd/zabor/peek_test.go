@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"zabor"
+	"zabor/internal/exit"
 	"zabor/internal/produce"
 	"zabor/sqlstore"
 	"zabor/worker"
@@ -98,7 +99,7 @@ func TestPeek(t *testing.T) {
 			see := func() map[string]peeked {
 				t.Helper()
 				before := s.dump()
-				out, _ := s.command(exitGood, "peek", "--json")
+				out, _ := s.command(exit.Good, "peek", "--json")
 				for _, secret := range []string{"s3cret", "t3rminal", "4111 1111 1111 1111"} {
 					if strings.Contains(out, secret) {
 						t.Errorf("%s is shown", secret)
@@ -148,18 +149,18 @@ func TestPeek(t *testing.T) {
 			// What would be sent is what is sent.
 			ok(s.store.Meta().Set(ctx, "queue:test/payments", fmt.Appendf(nil, "laravel %d %q\nlaravel %d %q class %q", s.o.redis.DB, list, s.o.redis.DB, list, `App\Jobs\ChargeOrder`)))
 			verdicts(see(), map[string]verdict{"2": verdictWait, "21": verdictWait, "30": verdictCall})
-			s.command(exitGood, "import")
+			s.command(exit.Good, "import")
 			verdicts(see(), map[string]verdict{"2": verdictHold, "21": verdictHold, "22": verdictHold})
 			w := s.worker("--queue", "async")
 			eventually(t, "order 30 is charged", func() bool { return s.state("30") == zabor.Settled })
 			w.signal(syscall.SIGTERM)
-			w.exit(exitGood)
+			w.exit(exit.Good)
 			s.chargedOnce("30")
 			if got, want := s.row("30").ProviderKey, found["30"].Request.Header["Idempotency-Key"]; got != want {
 				t.Errorf("order 30 was sent under %s, and peek had said %s", got, want)
 			}
 
-			out, _ := s.command(exitGood, "peek", "payments", "--limit", "1")
+			out, _ := s.command(exit.Good, "peek", "payments", "--limit", "1")
 			if n := strings.Count(out, "verdict"); n != 4 || !strings.Contains(out, "has more that is [ready]") {
 				t.Errorf("with --limit 1: %d messages\n%s", n, out)
 			}
@@ -186,7 +187,7 @@ func TestPeekAtAFile(t *testing.T) {
 			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			out, _ := s.command(exitGood, "peek", queue, "--message", file)
+			out, _ := s.command(exit.Good, "peek", queue, "--message", file)
 			for _, want := range []string{"test:41/charge", "verdict  call", "19.99 EUR", `"amount":1999`} {
 				if !strings.Contains(out, want) {
 					t.Errorf("%s: no %q in\n%s", name, want, out)
@@ -194,11 +195,11 @@ func TestPeekAtAFile(t *testing.T) {
 			}
 		}
 	}
-	s.command(exitUsage, "peek", "--message", file) // whose is it?
+	s.command(exit.WrongUsage, "peek", "--message", file) // whose is it?
 	if err := os.WriteFile(file, []byte("nonsense"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, _ := s.command(exitGood, "peek", "payments", "--message", file); !strings.Contains(out, "cannot decode") {
+	if out, _ := s.command(exit.Good, "peek", "payments", "--message", file); !strings.Contains(out, "cannot decode") {
 		t.Errorf("nonsense:\n%s", out)
 	}
 
@@ -212,7 +213,7 @@ func TestPeekAtAFile(t *testing.T) {
 	if err := os.WriteFile(file, []byte(job(t, 41, 1)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out, log := s.command(exitGood, "peek", "payments", "--message", file)
+	out, log := s.command(exit.Good, "peek", "payments", "--message", file)
 	if !strings.Contains(out, "(made by zabor migrate)") || !strings.Contains(out, "verdict  hold") || !strings.Contains(log, "zabor migrate") {
 		t.Errorf("before migrate:\n%s%s", out, log)
 	}

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/term"
 
 	"zabor/internal/config"
+	"zabor/internal/exit"
 	"zabor/laravel"
 	"zabor/messenger"
 	"zabor/prove"
@@ -61,7 +62,7 @@ func (c *proveCommand) Run(p *program) error {
 	case left == nil:
 		return err
 	case err == nil:
-		return bad(fmt.Errorf("the proof is done, and not all that it had made on your servers could be removed: %w", left), leftHint)
+		return exit.Bad(fmt.Errorf("the proof is done, and not all that it had made on your servers could be removed: %w", left), leftHint)
 	}
 	p.log.Error("not all that the proof had made on your servers could be removed; "+leftHint, "error", left)
 	return err
@@ -73,11 +74,11 @@ func (c *proveCommand) check() error {
 	chosen := len(c.Strategy) + len(c.Moment) + len(c.Queue) + len(c.Death)
 	switch {
 	case !c.Soak && (c.Kills != 0 || c.For != 0):
-		return usage(errors.New("--kills and --for are for --soak"), "")
+		return exit.Usage(errors.New("--kills and --for are for --soak"), "")
 	case c.Soak && (chosen > 0 || c.HTML != ""):
-		return usage(errors.New("--soak has no cells, and no page"), "take --strategy, --moment, --queue, --death and --html out")
+		return exit.Usage(errors.New("--soak has no cells, and no page"), "take --strategy, --moment, --queue, --death and --html out")
 	case c.Kills < 0 || c.For < 0:
-		return usage(errors.New("--kills and --for must be above zero"), "")
+		return exit.Usage(errors.New("--kills and --for must be above zero"), "")
 	}
 	return nil
 }
@@ -128,14 +129,14 @@ func (p *program) ownPlace(dir string) (*prove.Place, func() error, error) {
 	var clients []redis.UniversalClient
 	if file.Redis != "" {
 		if on.Redis, err = newRedis(string(file.Redis)); err != nil {
-			return nil, nil, usage(fmt.Errorf("%s: redis: %w", file.Path, err), "")
+			return nil, nil, exit.Usage(fmt.Errorf("%s: redis: %w", file.Path, err), "")
 		}
 		clients = append(clients, on.Redis)
 	}
 	if on.DSN = symfonyDSN(file); on.DSN != "" {
 		c, err := messenger.ParseDSN(on.DSN)
 		if err != nil {
-			return nil, nil, usage(fmt.Errorf("%s: %w", file.Path, err), "")
+			return nil, nil, exit.Usage(fmt.Errorf("%s: %w", file.Path, err), "")
 		}
 		on.Stream = redis.NewUniversalClient(c.Options())
 		clients = append(clients, on.Stream)
@@ -178,9 +179,9 @@ func fencing(file *config.Config) prove.Fencing {
 // placeFailure is why no proof can happen on an installation's servers.
 func placeFailure(err error) error {
 	if _, ok := errors.AsType[*sqlstore.Problem](err); ok || errors.Is(err, sqlstore.ErrScratchTaken) || errors.Is(err, prove.ErrTaken) {
-		return usage(err, "nothing was run; the proof needs a Redis prefix and a database, schema or folder of its own, see docs/prove.md; without -c it needs no server")
+		return exit.Usage(err, "nothing was run; the proof needs a Redis prefix and a database, schema or folder of its own, see docs/prove.md; without -c it needs no server")
 	}
-	return unreachable(err, "nothing was run; are the servers up, and are the addresses right?")
+	return exit.Unreachable(err, "nothing was run; are the servers up, and are the addresses right?")
 }
 
 // symfonyDSN is the DSN of the first of the file's transports; empty: there is
@@ -200,7 +201,7 @@ func symfonyDSN(file *config.Config) string {
 
 func (c *proveCommand) matrix(p *program, place *prove.Place) error {
 	filter := prove.Filter{Strategies: c.Strategy, Moments: c.Moment, Queues: c.Queue, Deaths: c.Death}
-	say := progress(p)
+	say := progress(p.stderr)
 	if !c.JSON {
 		fmt.Fprintf(p.stdout, "One order for each place of the table. Its worker dies at the moment on the left, the queue hands the message\n"+
 			"to another one, and the provider says how often the order was charged. 1 is good, 2 is charged twice, 0 is lost.\n"+
@@ -233,7 +234,7 @@ func (c *proveCommand) matrix(p *program, place *prove.Place) error {
 	}
 	switch {
 	case !report.Good:
-		return bad(errors.New(report.Verdict()), "--html FILE has the timeline of each cell; please report it with that page")
+		return exit.Bad(errors.New(report.Verdict()), "--html FILE has the timeline of each cell; please report it with that page")
 	case !c.JSON && report.Fenced():
 		fmt.Fprintf(p.stdout, "\n%s (%.1f s)\n", report.Verdict(), report.Seconds)
 	}
@@ -243,7 +244,7 @@ func (c *proveCommand) matrix(p *program, place *prove.Place) error {
 // unproven is the error of a proof that has no report.
 func unproven(p *program, err error) error {
 	if p.ctx.Err() != nil {
-		return bad(errors.New("the proof was stopped before its end: nothing is known of the fence by it"), "")
+		return exit.Bad(errors.New("the proof was stopped before its end: nothing is known of the fence by it"), "")
 	}
 	return fmt.Errorf("prove: %w", err)
 }
@@ -264,7 +265,7 @@ func coloured(p *program) bool {
 
 func (c *proveCommand) soak(p *program, place *prove.Place) error {
 	kills := cmp.Or(c.Kills, 100)
-	say := progress(p)
+	say := progress(p.stderr)
 	start := time.Now()
 	report, err := prove.Soak(p.ctx, place, kills, c.For, func(killed int64) {
 		say("\r%-79s\r", fmt.Sprintf("%d of %d workers killed, %.0f s", killed, kills, time.Since(start).Seconds()))
@@ -281,7 +282,7 @@ func (c *proveCommand) soak(p *program, place *prove.Place) error {
 		report.Print(p.stdout)
 	}
 	if !report.Good {
-		return bad(errors.New("the provider's charges and the rows of the fence are not equal, or something was left over"), "")
+		return exit.Bad(errors.New("the provider's charges and the rows of the fence are not equal, or something was left over"), "")
 	}
 	return nil
 }
@@ -295,7 +296,7 @@ type proveWorkerCommand struct {
 func (c *proveWorkerCommand) Run(p *program) error {
 	var s prove.WorkerSettings
 	if err := json.NewDecoder(os.Stdin).Decode(&s); err != nil {
-		return usage(fmt.Errorf("no settings on the input: %w", err), `"zabor prove" starts this command`)
+		return exit.Usage(fmt.Errorf("no settings on the input: %w", err), `"zabor prove" starts this command`)
 	}
 	store, err := sqlstore.Open(s.Database)
 	if err != nil {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -11,6 +10,7 @@ import (
 
 	"zabor"
 	"zabor/internal/config"
+	"zabor/internal/exit"
 	"zabor/proxy"
 	"zabor/sqlstore"
 	"zabor/step"
@@ -24,7 +24,7 @@ type proxyCommand struct {
 func (c *proxyCommand) Run(p *program) error {
 	return p.serveAll(func(file *config.Config) error {
 		if file.Proxy == nil {
-			return usage(fmt.Errorf("%s: no proxy is configured", file.Path), `write proxy: {listen: "127.0.0.1:8070"}`)
+			return exit.Usage(fmt.Errorf("%s: no proxy is configured", file.Path), `write proxy: {listen: "127.0.0.1:8070"}`)
 		}
 		file.Queues = nil // those are the worker's
 		file.Dashboard = nil
@@ -39,7 +39,7 @@ type serveCommand struct {
 func (c *serveCommand) Run(p *program) error {
 	return p.serveAll(func(file *config.Config) error {
 		if file.Proxy == nil && len(file.Queues) == 0 {
-			return usage(fmt.Errorf("%s: neither queues nor a proxy are configured", file.Path), "write them under queues: and proxy:; for the dashboard alone type \"zabor dashboard\"")
+			return exit.Usage(fmt.Errorf("%s: neither queues nor a proxy are configured", file.Path), "write them under queues: and proxy:; for the dashboard alone type \"zabor dashboard\"")
 		}
 		return nil
 	}, "serve", "", c.AcceptEviction)
@@ -69,7 +69,7 @@ func (p *program) serveAll(choose func(*config.Config) error, kind, stopMoment s
 	defer cancel()
 	core, err := p.newCore(file, store)
 	var open *openProxy
-	if away(err) && len(file.Queues) == 0 && file.Proxy != nil && file.Proxy.Observe {
+	if exit.IsUnreachable(err) && len(file.Queues) == 0 && file.Proxy != nil && file.Proxy.Observe {
 		open, core, err = p.observeWithout(ctx, cancel, file, store, err)
 	}
 	if err != nil || core == nil {
@@ -169,11 +169,11 @@ type openProxy struct {
 func (p *program) openProxy(ctx context.Context, done func(), door *proxy.Proxy, file *config.Config) (*openProxy, error) {
 	secure, err := file.Proxy.ServerTLS(func(err error) { p.log.Error(err.Error()) })
 	if err != nil {
-		return nil, usage(fmt.Errorf("%s: %w", file.Path, err), "")
+		return nil, exit.Usage(fmt.Errorf("%s: %w", file.Path, err), "")
 	}
 	listener, err := net.Listen("tcp", file.Proxy.Listen)
 	if err != nil {
-		return nil, usage(fmt.Errorf("%s: proxy.listen: %w", file.Path, err), "write an address that is free on this host")
+		return nil, exit.Usage(fmt.Errorf("%s: proxy.listen: %w", file.Path, err), "write an address that is free on this host")
 	}
 	if secure == nil && !loopback(listener.Addr()) {
 		p.log.Warn("the proxy's token and the requests go over the network unencrypted; write tls: under proxy:, or put it behind something that speaks TLS", "listen", file.Proxy.Listen)
@@ -247,17 +247,11 @@ func (p *program) observeWithout(ctx context.Context, cancel func(), file *confi
 			}
 			made.close(p)
 		}
-		if !away(err) {
+		if !exit.IsUnreachable(err) {
 			open.close(cancel)
 			return nil, nil, err
 		}
 	}
-}
-
-// away reports whether err says that a server cannot be reached.
-func away(err error) bool {
-	f, ok := errors.AsType[*failure](err)
-	return ok && f.code == exitUnreachable
 }
 
 // newProxy wires the proxy; nil: none is configured. It may be made of a core
@@ -287,7 +281,7 @@ func (p *program) newProxy(c *core) (*proxy.Proxy, error) {
 	c.traceProxy(&options)
 	door, err := proxy.New(options)
 	if err != nil {
-		return nil, usage(fmt.Errorf("%s: proxy.%w", c.file.Path, err), "")
+		return nil, exit.Usage(fmt.Errorf("%s: proxy.%w", c.file.Path, err), "")
 	}
 	return door, nil
 }

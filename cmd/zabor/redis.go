@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 
+	"zabor/internal/exit"
+
 	"github.com/redis/go-redis/v9"
 )
 
@@ -94,7 +96,7 @@ func database(client redis.UniversalClient) int {
 func (p *program) checkServer(ctx context.Context, s queue, acceptEviction bool) error {
 	role, err := s.redis.Do(ctx, "ROLE").Slice()
 	if err == nil && len(role) > 0 && role[0] == "slave" {
-		return usage(fmt.Errorf("queue %s: its Redis is a replica, which takes no writes, and whose messages are copies", s.Name()),
+		return exit.Usage(fmt.Errorf("queue %s: its Redis is a replica, which takes no writes, and whose messages are copies", s.Name()),
 			"nothing was started; write the master's address, or that of the Sentinels with master_name=NAME")
 	}
 	policies, err := evictionPolicies(ctx, s.redis)
@@ -111,7 +113,7 @@ func (p *program) checkServer(ctx context.Context, s queue, acceptEviction bool)
 		case acceptEviction:
 			p.log.Warn("Redis may evict messages when memory is short, which was accepted", "queue", s.Name(), "maxmemory-policy", policy)
 		default:
-			return usage(fmt.Errorf("queue %s: its Redis has maxmemory-policy %s: when memory is short it drops whole queues as gladly as cached pages", s.Name(), policy),
+			return exit.Usage(fmt.Errorf("queue %s: its Redis has maxmemory-policy %s: when memory is short it drops whole queues as gladly as cached pages", s.Name(), policy),
 				"nothing was started; set maxmemory-policy noeviction or volatile-lru (CONFIG SET, and in redis.conf), or put the cache on a server of its own; --accept-eviction takes the risk")
 		}
 	}

@@ -16,6 +16,7 @@ import (
 
 	"zabor"
 	"zabor/internal/config"
+	"zabor/internal/exit"
 	"zabor/provider"
 )
 
@@ -144,7 +145,7 @@ func TestTheProxysTokenIsReadAgain(t *testing.T) {
 	}
 	knows(three, one, two)
 	p.signal(syscall.SIGTERM)
-	p.exit(exitGood)
+	p.exit(exit.Good)
 	if log := p.log.String(); strings.Contains(log, "0123456789abcdef") {
 		t.Errorf("the log has a token:\n%s", log)
 	}

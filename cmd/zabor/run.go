@@ -15,15 +15,7 @@ import (
 
 	"zabor"
 	"zabor/card"
-)
-
-// Exit codes, as the documentation promises them.
-const (
-	exitGood        = 0
-	exitBad         = 1 // done, and the answer is bad
-	exitUsage       = 2 // usage or configuration
-	exitUnreachable = 3 // a server cannot be reached; nothing was changed
-	exitFault       = 4 // a fault of zabor itself
+	"zabor/internal/exit"
 )
 
 // cli is every command and flag. Global flags, and those of commands that run until they
@@ -107,7 +99,7 @@ func runSeeded(ctx context.Context, args []string, stdout, stderr io.Writer, see
 	if err != nil {
 		fmt.Fprintf(stderr, "zabor: error: %v\n", err)
 		fmt.Fprintf(stderr, "zabor: hint: %q shows every command and flag\n", "zabor --help")
-		return exitUsage
+		return exit.WrongUsage
 	}
 	p := &program{ctx: ctx, stdout: stdout, stderr: stderr, cli: &c, model: parser.Model, path: parsed.Path, log: newLog(&c, stderr), seed: seed}
 	return p.report(parsed.Run(p))
@@ -187,39 +179,25 @@ func reportFault(to io.Writer, fault any) int {
 	}
 	text := card.Mask(strings.Join(strings.Fields(fmt.Sprint(fault)), " "))
 	fmt.Fprintf(to, "zabor: error: this is a fault in zabor %s: %s (%s). Please report this line; CONTRIBUTING.md says where. Rows and messages are as they were saved: start the command again\n", version, text, where)
-	return exitFault
+	return exit.OwnFault
 }
-
-// failure is an error with the exit code it deserves and what to do next.
-type failure struct {
-	code int
-	err  error
-	hint string // may be empty
-}
-
-func (f *failure) Error() string { return f.err.Error() }
-func (f *failure) Unwrap() error { return f.err }
-
-func usage(err error, hint string) error       { return &failure{exitUsage, err, hint} }
-func unreachable(err error, hint string) error { return &failure{exitUnreachable, err, hint} }
-func bad(err error, hint string) error         { return &failure{exitBad, err, hint} }
 
 // report prints err with its hint and returns the exit code.
 func (p *program) report(err error) int {
 	if err == nil {
-		return exitGood
+		return exit.Good
 	}
-	code, hint := exitBad, ""
-	if f, ok := errors.AsType[*failure](err); ok {
-		code, hint = f.code, f.hint
+	code, hint := exit.BadAnswer, ""
+	if f, ok := errors.AsType[*exit.Error](err); ok {
+		code, hint = f.Code, f.Hint
 	}
-	if p.ctx.Err() != nil && code == exitUnreachable {
+	if p.ctx.Err() != nil && code == exit.NotReached {
 		// It is this process that did not wait for the server.
 		if p.serves {
 			fmt.Fprintln(p.stderr, "zabor: stopped before it had started; no message was taken")
-			return exitGood
+			return exit.Good
 		}
-		err, code, hint = errors.New("stopped by a signal before it was done"), exitBad, "what was done until then stays; type the same command again"
+		err, code, hint = errors.New("stopped by a signal before it was done"), exit.BadAnswer, "what was done until then stays; type the same command again"
 	}
 	for _, line := range strings.Split(strings.TrimRight(err.Error(), "\n"), "\n") {
 		fmt.Fprintf(p.stderr, "zabor: error: %s\n", line)

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"zabor/internal/config"
+	"zabor/internal/exit"
 	"zabor/laravel"
 	"zabor/messenger"
 	"zabor/provider"
@@ -38,7 +39,7 @@ func stations(file *config.Config) (list []station, closeAll func(), err error) 
 	}
 	fail := func(key string, err error) ([]station, func(), error) {
 		closeAll()
-		return nil, func() {}, usage(config.Errors{file.Finding(key, err.Error(), "")}, "nothing was started; "+addressFix)
+		return nil, func() {}, exit.Usage(config.Errors{file.Finding(key, err.Error(), "")}, "nothing was started; "+addressFix)
 	}
 	var client redis.UniversalClient // of all Laravel queues
 	for _, name := range slices.Sorted(maps.Keys(file.Queues)) {
@@ -76,7 +77,7 @@ func (p *program) startUp(ctx context.Context, file *config.Config, list []queue
 	for _, s := range list {
 		depth, err := s.Depth(ctx)
 		if err != nil {
-			return unreachable(fmt.Errorf("queue %s: %w", s.Name(), err), "nothing was taken; is Redis up, and is its address right?")
+			return exit.Unreachable(fmt.Errorf("queue %s: %w", s.Name(), err), "nothing was taken; is Redis up, and is its address right?")
 		}
 		if s.Reserve > config.LongestReserve {
 			p.log.Warn("a message whose worker was killed is handed to nobody before its reserve ends: were these milliseconds? The setting is in seconds", "queue", s.Name(), "reserve", s.Reserve)
@@ -136,7 +137,7 @@ func (p *program) tellProvider(file *config.Config, name string) {
 // would clear, and messages that would be forwarded in a circle.
 func (p *program) checkPlaces(file *config.Config, list []queue) error {
 	if wrong := sharedKeys(file, list); len(wrong) > 0 {
-		return usage(config.Errors(wrong), "nothing was started")
+		return exit.Usage(config.Errors(wrong), "nothing was started")
 	}
 	for _, s := range list {
 		for i, k := range file.KeepApart {
@@ -144,7 +145,7 @@ func (p *program) checkPlaces(file *config.Config, list []queue) error {
 				continue
 			}
 			if strings.HasPrefix(s.key, k.Prefix) || strings.HasPrefix(k.Prefix, s.key) {
-				return usage(fmt.Errorf("%s: keep_apart[%d]: the keys of queue %s begin with %q and those of the cache or sessions with %q, in database %d: whoever clears these by their prefix deletes messages",
+				return exit.Usage(fmt.Errorf("%s: keep_apart[%d]: the keys of queue %s begin with %q and those of the cache or sessions with %q, in database %d: whoever clears these by their prefix deletes messages",
 					file.Path, i, s.Name(), s.key, k.Prefix, s.db), "nothing was started; give the queue, or the cache, a prefix or a database of its own, in the application too")
 			}
 			p.log.Warn("cache or sessions are in the queue's database: no prefix protects messages from FLUSHDB, which Laravel's cache:clear is",
@@ -154,7 +155,7 @@ func (p *program) checkPlaces(file *config.Config, list []queue) error {
 			continue
 		}
 		if wrong := circles(file, s); len(wrong) > 0 {
-			return usage(config.Errors(wrong), "nothing was started")
+			return exit.Usage(config.Errors(wrong), "nothing was started")
 		}
 	}
 	if file.Bus != nil && file.Bus.Forward["*"] != "" {
@@ -258,9 +259,9 @@ func checkSerializer(ctx context.Context, s queue) error {
 	by, err := source.Wrapped(ctx)
 	switch {
 	case err != nil:
-		return unreachable(err, "nothing was taken; is Redis up, and is its address right?")
+		return exit.Unreachable(err, "nothing was taken; is Redis up, and is its address right?")
 	case by != "":
-		return usage(fmt.Errorf("queue %s: phpredis has changed a job on it, by %s: with that option Laravel's own acks remove nothing, so that jobs run again and again, and delayed jobs are lost", s.Name(), by),
+		return exit.Usage(fmt.Errorf("queue %s: phpredis has changed a job on it, by %s: with that option Laravel's own acks remove nothing, so that jobs run again and again, and delayed jobs are lost", s.Name(), by),
 			"nothing was started, and the job is where it was; set the options serializer and compression of the queue's Redis connection to none (config/database.php), and dispatch such jobs again")
 	}
 	return nil

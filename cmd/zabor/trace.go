@@ -11,6 +11,7 @@ import (
 
 	"zabor"
 	"zabor/internal/config"
+	"zabor/internal/exit"
 	"zabor/provider"
 	"zabor/proxy"
 	"zabor/tracing"
@@ -42,7 +43,7 @@ func (p *program) trace(c *core, secret []byte) error {
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { p.log.Warn("spans are lost", "error", err) }))
 	t, err := tracing.New(p.ctx, o)
 	if err != nil {
-		return usage(fmt.Errorf("%s: traces: %w", c.file.Path, err), "mend traces:, or the variable of OpenTelemetry that it names")
+		return exit.Usage(fmt.Errorf("%s: traces: %w", c.file.Path, err), "mend traces:, or the variable of OpenTelemetry that it names")
 	}
 	c.tracer = t
 	c.fence.Store = t.Store(c.fence.Store)

@@ -19,6 +19,7 @@ import (
 	"zabor"
 	"zabor/internal/config"
 	"zabor/internal/dotenv"
+	"zabor/internal/exit"
 	"zabor/laravel"
 	"zabor/messenger"
 	"zabor/provider"
@@ -31,23 +32,23 @@ import (
 func (p *program) load() (*config.Config, error) {
 	path, err := config.Find(p.cli.Config, os.LookupEnv)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, usage(err, "name the file with -c FILE; zabor.example.yaml has every key")
+		return nil, exit.Usage(err, "name the file with -c FILE; zabor.example.yaml has every key")
 	}
 	if err != nil {
-		return nil, usage(err, "")
+		return nil, exit.Usage(err, "")
 	}
 	env := config.Env{Lookup: os.LookupEnv}
 	if p.cli.EnvFile != "" {
 		if env.File, err = dotenv.Read(p.cli.EnvFile, os.LookupEnv); err != nil {
-			return nil, usage(err, "")
+			return nil, exit.Usage(err, "")
 		}
 	}
 	c, err := config.Load(path, env)
 	if err != nil {
 		if _, gone := os.Stat(path); errors.Is(gone, fs.ErrNotExist) {
-			return nil, usage(err, "\"zabor init APPLICATION > zabor.yaml\" makes one; -c FILE and ZABOR_CONFIG name another")
+			return nil, exit.Usage(err, "\"zabor init APPLICATION > zabor.yaml\" makes one; -c FILE and ZABOR_CONFIG name another")
 		}
-		return nil, usage(err, "nothing was started; zabor.example.yaml has every key, and docs/providers.md says what a provider needs")
+		return nil, exit.Usage(err, "nothing was started; zabor.example.yaml has every key, and docs/providers.md says what a provider needs")
 	}
 	return c, nil
 }
@@ -60,18 +61,10 @@ func (p *program) openFence() (*config.Config, *sqlstore.Store, error) {
 	}
 	store, err := sqlstore.Open(string(c.Fence))
 	if err != nil {
-		return nil, nil, usage(fmt.Errorf("%s: fence: %w", c.Path, err), "")
+		return nil, nil, exit.Usage(fmt.Errorf("%s: fence: %w", c.Path, err), "")
 	}
 	store.Encrypt(c.Keys())
 	return c, store, nil
-}
-
-// storeFailure is the error of a store as the command reports it.
-func storeFailure(err error) error {
-	if _, ok := errors.AsType[*sqlstore.Problem](err); ok || errors.Is(err, sqlstore.ErrNotMigrated) || errors.Is(err, sqlstore.ErrReadOnly) {
-		return usage(err, "")
-	}
-	return unreachable(fmt.Errorf("the fence's database: %w", err), "nothing was changed; is the server up, and is the address under fence: right?")
 }
 
 // queue is one that zabor takes from.
@@ -116,7 +109,7 @@ func (p *program) queues(c *config.Config, store *sqlstore.Store) (list []queue,
 		}
 		if err != nil {
 			closeAll()
-			return nil, nil, usage(fmt.Errorf("%s: queues.%s: %w", c.Path, s.queue, err), "")
+			return nil, nil, exit.Usage(fmt.Errorf("%s: queues.%s: %w", c.Path, s.queue, err), "")
 		}
 		switch {
 		case q.Shared:
@@ -206,12 +199,12 @@ func (p *program) providers(c *config.Config, secrets *config.Rotation) (map[str
 			var err error
 			if o.Proxy, err = url.Parse(address); err != nil {
 				// The error's own text has the address, and so its password.
-				return nil, usage(fmt.Errorf("%s: providers.%s.proxy: not an address", c.Path, name), "write http://host:port, or http://user:password@host:port")
+				return nil, exit.Usage(fmt.Errorf("%s: providers.%s.proxy: not an address", c.Path, name), "write http://host:port, or http://user:password@host:port")
 			}
 		}
 		one, err := provider.New(name, profile, o)
 		if err != nil {
-			return nil, usage(fmt.Errorf("%s: providers.%s: %w", c.Path, name, err), "")
+			return nil, exit.Usage(fmt.Errorf("%s: providers.%s: %w", c.Path, name, err), "")
 		}
 		made[name] = one
 	}

@@ -13,6 +13,7 @@ import (
 
 	"zabor"
 	"zabor/internal/config"
+	"zabor/internal/exit"
 	"zabor/sqlstore"
 	"zabor/tracing"
 	"zabor/worker"
@@ -95,9 +96,9 @@ func (c *workerCommand) Run(p *program) error {
 	case err != nil:
 		return err
 	case left > 0:
-		return bad(fmt.Errorf("drained; %d rows are held or parked for a person, and %d more messages have failed whose keys zabor knows", left, parked), "zabor fence list --state held,released; zabor failed list")
+		return exit.Bad(fmt.Errorf("drained; %d rows are held or parked for a person, and %d more messages have failed whose keys zabor knows", left, parked), "zabor fence list --state held,released; zabor failed list")
 	case parked > 0:
-		return bad(fmt.Errorf("drained; %d messages have failed whose keys zabor knows: PHP's own retry would charge for them without a fence", parked),
+		return exit.Bad(fmt.Errorf("drained; %d messages have failed whose keys zabor knows: PHP's own retry would charge for them without a fence", parked),
 			"zabor failed list shows them; \"zabor failed retry ID\" while a worker of zabor's runs, or \"zabor failed forget ID --reason TEXT --yes\"")
 	}
 	for _, s := range list {
@@ -130,11 +131,11 @@ func (c *workerCommand) choose(file *config.Config) error {
 // knownQueues demands that file has queues, and those that flag names.
 func knownQueues(file *config.Config, flag string, names []string) error {
 	if len(file.Queues) == 0 {
-		return usage(fmt.Errorf("%s: no queues are configured", file.Path), "write them under queues:")
+		return exit.Usage(fmt.Errorf("%s: no queues are configured", file.Path), "write them under queues:")
 	}
 	for _, name := range names {
 		if file.Queues[name] == nil {
-			return usage(fmt.Errorf("%s %s: no such queue in %s; there is %v", flag, name, file.Path, slices.Sorted(maps.Keys(file.Queues))), "")
+			return exit.Usage(fmt.Errorf("%s %s: no such queue in %s; there is %v", flag, name, file.Path, slices.Sorted(maps.Keys(file.Queues))), "")
 		}
 	}
 	return nil
@@ -148,7 +149,7 @@ func (p *program) ready(c *core, w *worker.Worker, list []queue, acceptEviction 
 	if _, err := p.checkKeys(p.installation(c.file, c.store, list), false); err != nil {
 		return err
 	}
-	return p.takeOver(p.ctx, &importer{file: c.file, store: c.store, steps: w.Steps, readOnly: true, log: p.log, say: progress(p), steppedOn: map[string]bool{}}, list)
+	return p.takeOver(p.ctx, &importer{file: c.file, store: c.store, steps: w.Steps, readOnly: true, log: p.log, say: progress(p.stderr), steppedOn: map[string]bool{}}, list)
 }
 
 // work takes messages until ctx ends and those in hand are done, and watches who
@@ -252,7 +253,7 @@ func drained(ctx context.Context, log *slog.Logger, file *config.Config, store *
 		}
 		select {
 		case <-ctx.Done():
-			return bad(errors.New("stopped before the queues were drained"), "")
+			return exit.Bad(errors.New("stopped before the queues were drained"), "")
 		case <-tick.C:
 		}
 	}
@@ -270,7 +271,7 @@ func (p *program) leftOver(file *config.Config, store *sqlstore.Store, list []qu
 	for {
 		rows, err := store.Reports().List(p.ctx, filter)
 		if err != nil {
-			return left, 0, storeFailure(err)
+			return left, 0, exit.Store(err)
 		}
 		for _, row := range rows {
 			filter.After = row.Key
@@ -295,7 +296,7 @@ func (p *program) leftFailed(file *config.Config, store *sqlstore.Store, list []
 				break
 			}
 			if err != nil {
-				return n, unreachable(fmt.Errorf("queue %s: what failed on it cannot be read: %w", q.Name(), err), unread)
+				return n, exit.Unreachable(fmt.Errorf("queue %s: what failed on it cannot be read: %w", q.Name(), err), unread)
 			}
 			key, ok := f.key(m)
 			if !ok {
@@ -303,7 +304,7 @@ func (p *program) leftFailed(file *config.Config, store *sqlstore.Store, list []
 			}
 			row, err := standing(p.ctx, store, key)
 			if err != nil {
-				return n, storeFailure(err)
+				return n, exit.Store(err)
 			}
 			state := "has no row"
 			if row != nil {
