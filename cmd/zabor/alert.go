@@ -10,6 +10,7 @@ import (
 	"zabor/alert"
 	"zabor/card"
 	"zabor/internal/config"
+	"zabor/internal/console"
 	"zabor/internal/exit"
 )
 
@@ -55,9 +56,9 @@ func (c *alertTest) Run(p *program) error {
 	} else {
 		for _, l := range lines {
 			if l.Delivered {
-				fmt.Fprintf(p.stdout, "%s: delivered\n", printable(l.Address))
+				fmt.Fprintf(p.stdout, "%s: delivered\n", console.Printable(l.Address))
 			} else {
-				fmt.Fprintf(p.stdout, "%s: not delivered: %s\n", printable(l.Address), printable(l.Error))
+				fmt.Fprintf(p.stdout, "%s: not delivered: %s\n", console.Printable(l.Address), console.Printable(l.Error))
 			}
 		}
 	}
@@ -113,7 +114,7 @@ func (p *program) alert(a zabor.Alert) {
 	if a.Severity == zabor.Critical {
 		level = p.log.Error
 	}
-	level("ALERT "+a.Code, "severity", a.Severity, "key", a.Key, "order", a.Key.Order, "step", a.Key.Step, "state", a.State, "amount", moneyText(a.Amount), "provider", a.Provider, "text", a.Text, "next", a.Next)
+	level("ALERT "+a.Code, "severity", a.Severity, "key", a.Key, "order", a.Key.Order, "step", a.Key.Step, "state", a.State, "amount", console.Money(a.Amount), "provider", a.Provider, "text", a.Text, "next", a.Next)
 	if p.count != nil {
 		p.count(a)
 	}

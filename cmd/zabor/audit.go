@@ -23,6 +23,7 @@ import (
 	"zabor/audit"
 	"zabor/internal/app"
 	"zabor/internal/config"
+	"zabor/internal/console"
 	"zabor/internal/exit"
 	"zabor/provider"
 	"zabor/proxy"
@@ -69,7 +70,7 @@ func (c *auditCommand) Run(p *program) error {
 		fmt.Fprintf(a.stderr, "%s has no success: nothing was compared with it\n", name)
 	}
 	for _, s := range total.Skipped {
-		fmt.Fprintf(a.stderr, "%s: %d skipped: %s\n", s.File, s.N, printable(s.Why))
+		fmt.Fprintf(a.stderr, "%s: %d skipped: %s\n", s.File, s.N, console.Printable(s.Why))
 	}
 	if a.store == nil && total.Nameless > 0 {
 		fmt.Fprintf(a.stderr, "%d of %d successes name no order: without a fence they are compared with nothing. --columns order=COLUMN says where the order is\n", total.Nameless, total.Successes)
@@ -302,7 +303,7 @@ func (a *auditor) run(ctx context.Context) (*audit.Ledger, audit.Total, error) {
 }
 
 func (a *auditor) fill(ctx context.Context, ledger *audit.Ledger) (audit.Total, error) {
-	say := progress(a.stderr)
+	say := console.Progress(a.stderr)
 	seen := func(what string) func(int64) {
 		return func(n int64) { say("\r%s: %d read%20s", what, n, "") }
 	}
@@ -643,7 +644,7 @@ func (a *auditor) printTable(ledger *audit.Ledger, total audit.Total) error {
 			age = time.Since(d.Since).Round(time.Second).String()
 		}
 		_, what, _ := strings.Cut(told(d), ", ")
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", d.Severity, d.Kind, printable(d.Key.Order), printable(d.Key.Step), d.State, moneyText(d.Amount), age, what)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", d.Severity, d.Kind, console.Printable(d.Key.Order), console.Printable(d.Key.Step), d.State, console.Money(d.Amount), age, what)
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -659,7 +660,7 @@ func (a *auditor) printTable(ledger *audit.Ledger, total audit.Total) error {
 func moneyList(list []zabor.Money) string {
 	var texts []string
 	for _, m := range list {
-		texts = append(texts, moneyText(m))
+		texts = append(texts, console.Money(m))
 	}
 	return strings.Join(texts, ", ")
 }
@@ -672,7 +673,7 @@ func (a *auditor) printCSV(ledger *audit.Ledger) error {
 			return err
 		}
 		w.Write([]string{string(d.Severity), string(d.Kind), zabor.EncodeText(d.Key.Scope), zabor.EncodeText(d.Key.Order), zabor.EncodeText(d.Key.Step), string(d.State), d.Reference, d.Other,
-			minorText(d.Amount), d.Amount.Currency, minorText(d.OtherAmount), d.OtherAmount.Currency, timeText(d.Since), d.Place})
+			minorText(d.Amount), d.Amount.Currency, minorText(d.OtherAmount), d.OtherAmount.Currency, console.Time(d.Since), d.Place})
 	}
 	w.Flush()
 	return w.Error()
@@ -711,7 +712,7 @@ type moneyJSON struct {
 type differenceJSON struct {
 	Kind     audit.Kind     `json:"kind"`
 	Severity audit.Severity `json:"severity"`
-	keyJSON
+	console.Key
 	State       string     `json:"state"` // empty: there is no row
 	Reference   string     `json:"reference"`
 	Other       string     `json:"other"`
@@ -736,8 +737,8 @@ func (a *auditor) printJSON(ledger *audit.Ledger, t audit.Total) error {
 		if err != nil {
 			return err
 		}
-		text, err := json.Marshal(differenceJSON{d.Kind, d.Severity, newKeyJSON(d.Key), string(d.State), d.Reference, d.Other,
-			moneyOrNull(d.Amount), moneyOrNull(d.OtherAmount), timeOrNull(d.Since), d.Place})
+		text, err := json.Marshal(differenceJSON{d.Kind, d.Severity, console.NewKey(d.Key), string(d.State), d.Reference, d.Other,
+			moneyOrNull(d.Amount), moneyOrNull(d.OtherAmount), console.JSONTime(d.Since), d.Place})
 		if err != nil {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 
 	"zabor"
 	"zabor/audit"
+	"zabor/internal/console"
 	"zabor/internal/exit"
 	"zabor/metrics"
 )
@@ -169,9 +170,9 @@ func (w *auditWatch) tell(fresh map[audit.Kind]*freshDifferences) {
 // told is d in a line.
 func told(d audit.Difference) string {
 	parts := []string{string(d.Kind)}
-	for _, part := range []string{d.Reference, d.Other, moneyText(d.OtherAmount), d.Place} {
+	for _, part := range []string{d.Reference, d.Other, console.Money(d.OtherAmount), d.Place} {
 		if part != "" {
-			parts = append(parts, printable(part))
+			parts = append(parts, console.Printable(part))
 		}
 	}
 	return strings.Join(parts, ", ")

@@ -19,6 +19,7 @@ import (
 	"zabor/dashboard"
 	"zabor/dashboard/access"
 	"zabor/internal/config"
+	"zabor/internal/console"
 	"zabor/internal/exit"
 	"zabor/metrics"
 	"zabor/provider"
@@ -236,7 +237,7 @@ func (o *office) take(ctx context.Context, d zabor.Decision) (dashboard.Taken, e
 	if err != nil {
 		return dashboard.Taken{Row: row}, k.plainly(m, err)
 	}
-	taken := dashboard.Taken{Row: row, Lines: []string{fmt.Sprintf("%s is %s now", printable(row.Key.String()), row.State)}}
+	taken := dashboard.Taken{Row: row, Lines: []string{fmt.Sprintf("%s is %s now", console.Printable(row.Key.String()), row.State)}}
 	for _, one := range messages {
 		taken.Lines = append(taken.Lines, one.String())
 	}
@@ -356,7 +357,7 @@ func (o *office) transport(at dashboard.FailedID) (*failures, *queueTransport, e
 	f := failuresIn(o.file, o.store, o.queues)
 	i := slices.IndexFunc(f.transports, func(t *queueTransport) bool { return t.queue == at.Queue && t.kind() == at.Transport })
 	if i < 0 {
-		return nil, nil, fmt.Errorf("queue %s has no failure transport %s", printable(at.Queue), printable(at.Transport))
+		return nil, nil, fmt.Errorf("queue %s has no failure transport %s", console.Printable(at.Queue), console.Printable(at.Transport))
 	}
 	return f, f.transports[i], nil
 }

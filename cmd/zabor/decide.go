@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"encoding/csv"
 	"encoding/json"
 	"errors"
@@ -12,10 +11,9 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/term"
-
 	"zabor"
 	"zabor/internal/config"
+	"zabor/internal/console"
 	"zabor/internal/exit"
 	"zabor/sqlstore"
 	"zabor/step"
@@ -95,7 +93,7 @@ func (p *program) decide(c decision, keep bool, d zabor.Decision) error {
 		return p.decisionFailure(m, err)
 	}
 	k.announce(m)
-	if err := confirm(p.stderr, c.Yes); err != nil {
+	if err := console.Confirm(p.stderr, c.Yes); err != nil {
 		return err
 	}
 	row, messages, err := k.take(m)
@@ -111,7 +109,7 @@ func (p *program) decide(c decision, keep bool, d zabor.Decision) error {
 
 // decidedJSON is the documented shape of a decided row.
 type decidedJSON struct {
-	rowJSON
+	console.Row
 	Messages []carried `json:"messages"` // that were in a failure transport
 }
 
@@ -119,11 +117,11 @@ func newDecidedJSON(row zabor.Row, messages []carried) decidedJSON {
 	if messages == nil {
 		messages = []carried{}
 	}
-	return decidedJSON{fenceJSON(row), messages}
+	return decidedJSON{console.NewRow(row), messages}
 }
 
 func (p *program) printDecided(row zabor.Row, messages []carried) {
-	fmt.Fprintf(p.stdout, "%s is %s now\n", printable(row.Key.String()), row.State)
+	fmt.Fprintf(p.stdout, "%s is %s now\n", console.Printable(row.Key.String()), row.State)
 	for _, m := range messages {
 		fmt.Fprintln(p.stdout, m)
 	}
@@ -158,16 +156,16 @@ func (p *program) decisionFence(file *config.Config, store *sqlstore.Store) (*za
 
 // announce says what a decision will do to row.
 func announce(row zabor.Row, d zabor.Decision) []string {
-	is := fmt.Sprintf("%s has no row", printable(d.Key.String()))
+	is := fmt.Sprintf("%s has no row", console.Printable(d.Key.String()))
 	if row.State != "" {
-		is = printable(d.Key.String())
-		if amount := moneyText(row.Amount); amount != "" {
+		is = console.Printable(d.Key.String())
+		if amount := console.Money(row.Amount); amount != "" {
 			is += " (" + amount + ")"
 		}
-		is += fmt.Sprintf(" is %s: %s", row.State, printable(row.Reason))
+		is += fmt.Sprintf(" is %s: %s", row.State, console.Printable(row.Reason))
 	}
 	will := map[zabor.Action]string{
-		zabor.Settle:  "it will be settled with the reference " + printable(d.Reference) + "; nothing is ever called for it again",
+		zabor.Settle:  "it will be settled with the reference " + console.Printable(d.Reference) + "; nothing is ever called for it again",
 		zabor.Decline: "it will be declined: no money moved, and nothing is ever called for it again",
 		zabor.Hold:    "it will be held: nothing is called for it until somebody has decided",
 		zabor.Release: "it will be free: when its message is delivered, it is called once more, under the same provider key",
@@ -178,7 +176,7 @@ func announce(row zabor.Row, d zabor.Decision) []string {
 	case d.Action == zabor.Release && newKey(row):
 		will = "a new attempt will be wanted: when its message is delivered, it is called once more, under a new provider key"
 	case (d.Action == zabor.Release || d.Action == zabor.Decline) && row.MayHaveActed():
-		will += "; whoever looked at the provider before " + timeText(row.Open.SendUntil.Add(row.Open.AbsentAfter)) + " may have looked too early"
+		will += "; whoever looked at the provider before " + console.Time(row.Open.SendUntil.Add(row.Open.AbsentAfter)) + " may have looked too early"
 		if row.Open.AbsentAfter == 0 {
 			will += ", and whoever found nothing later has no proof either: zabor knows no time after which this provider surely shows every call"
 		}
@@ -189,23 +187,6 @@ func announce(row zabor.Row, d zabor.Decision) []string {
 // newKey reports whether a release of row allows any request, under a new key.
 func newKey(row zabor.Row) bool {
 	return row.State == zabor.Declined && row.Cause != zabor.ByPerson && !row.MayHaveActed()
-}
-
-// confirm asks at the terminal whether to go on, unless yes is true. Anything but y
-// and yes is an error, and so is a standard input that is no terminal.
-func confirm(w io.Writer, yes bool) error {
-	if yes {
-		return nil
-	}
-	if !term.IsTerminal(int(os.Stdin.Fd())) {
-		return exit.Usage(errors.New("nothing was changed: there is no terminal to ask on"), "add --yes")
-	}
-	fmt.Fprint(w, "zabor: go on? [y/N] ")
-	answer, _ := bufio.NewReader(os.Stdin).ReadString('\n')
-	if !slices.Contains([]string{"y", "yes"}, strings.ToLower(strings.TrimSpace(answer))) {
-		return exit.Bad(errors.New("nothing was changed"), "")
-	}
-	return nil
 }
 
 func (p *program) decisionFailure(m matter, err error) error {
@@ -238,7 +219,7 @@ type fenceDecide struct {
 
 // manyJSON is the documented shape of one of many decisions.
 type manyJSON struct {
-	keyJSON
+	console.Key
 	Action   string    `json:"action"`
 	Decided  bool      `json:"decided"` // the row is as it was to be
 	State    string    `json:"state"`   // of the row now; empty: there is none
@@ -285,7 +266,7 @@ func (c *fenceDecide) Run(p *program) error {
 	if undecided > 0 {
 		fmt.Fprintf(p.stderr, "zabor: %d lines have no action and are left alone\n", undecided)
 	}
-	if err := confirm(p.stderr, c.Yes); err != nil {
+	if err := console.Confirm(p.stderr, c.Yes); err != nil {
 		return err
 	}
 	return c.take(k, matters)
@@ -312,7 +293,7 @@ func (c *fenceDecide) take(k *desk, matters []matter) error {
 			}
 			return exit.Bad(fmt.Errorf("%s: the fence's database: %w; %d of %d were looked at before", m.Key, err, len(told), len(matters)), "send the file again: what is done is not done twice")
 		}
-		one := manyJSON{newKeyJSON(m.Key), string(m.Action), !refused, string(row.State), messages, ""}
+		one := manyJSON{console.NewKey(m.Key), string(m.Action), !refused, string(row.State), messages, ""}
 		if messages == nil {
 			one.Messages = []carried{}
 		}
@@ -324,11 +305,11 @@ func (c *fenceDecide) take(k *desk, matters []matter) error {
 		switch {
 		case c.JSON:
 		case refused:
-			fmt.Fprintf(k.stdout, "%s: not decided: %v\n", printable(m.Key.String()), err)
+			fmt.Fprintf(k.stdout, "%s: not decided: %v\n", console.Printable(m.Key.String()), err)
 		default:
 			k.printDecided(row, messages)
 			if err != nil {
-				fmt.Fprintf(k.stdout, "%s: not done with: %v\n", printable(m.Key.String()), err)
+				fmt.Fprintf(k.stdout, "%s: not done with: %v\n", console.Printable(m.Key.String()), err)
 			}
 		}
 	}

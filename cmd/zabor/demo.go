@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -19,9 +18,9 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
-	"golang.org/x/term"
 
 	"zabor"
+	"zabor/internal/console"
 	"zabor/internal/exit"
 	"zabor/internal/produce"
 	"zabor/sandbox"
@@ -61,7 +60,7 @@ func (c *demoCommand) Run(p *program) error {
 	defer cancel()
 	d := &demo{dir: dir, orders: c.Orders, wantKills: 12, say: func(string, ...any) {}}
 	if !c.JSON {
-		d.say = progress(p.stderr)
+		d.say = console.Progress(p.stderr)
 		fmt.Fprintf(p.stdout, "%d orders go through a Laravel list and a Symfony stream. Each time a worker has charged one of %d chosen\n"+
 			"orders, and before it reads the provider's answer, the process is killed (SIGKILL) and another one is started.\n\n", d.orders, d.wantKills)
 	}
@@ -81,14 +80,6 @@ func (c *demoCommand) Run(p *program) error {
 		return exit.Bad(errors.New("the provider's 200s and the rows of the fence are not equal"), "")
 	}
 	return nil
-}
-
-// progress returns a printer of progress to w. It prints nothing unless w is a terminal.
-func progress(w io.Writer) func(format string, args ...any) {
-	if f, ok := w.(*os.File); !ok || !term.IsTerminal(int(f.Fd())) {
-		return func(string, ...any) {}
-	}
-	return func(format string, args ...any) { fmt.Fprintf(w, format, args...) }
 }
 
 func (r demoResult) print(p *program) {

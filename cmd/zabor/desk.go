@@ -8,6 +8,7 @@ import (
 
 	"zabor"
 	"zabor/internal/config"
+	"zabor/internal/console"
 	"zabor/internal/exit"
 	"zabor/sqlstore"
 	"zabor/worker"
@@ -128,9 +129,9 @@ func (m matter) warnings() []string {
 	}
 	var rows []string
 	for _, r := range m.same[:min(len(m.same), fewRows)] {
-		rows = append(rows, fmt.Sprintf("%s (%s)", printable(r.Key.String()), strings.TrimSuffix(string(r.State)+", "+moneyText(r.Amount), ", ")))
+		rows = append(rows, fmt.Sprintf("%s (%s)", console.Printable(r.Key.String()), strings.TrimSuffix(string(r.State)+", "+console.Money(r.Amount), ", ")))
 	}
-	return []string{fmt.Sprintf("the reference %s stands in the row of another order already: %s. One reference is one payment: if it paid for that order, it did not pay for this one too", printable(m.Reference), strings.Join(rows, ", "))}
+	return []string{fmt.Sprintf("the reference %s stands in the row of another order already: %s. One reference is one payment: if it paid for that order, it did not pay for this one too", console.Printable(m.Reference), strings.Join(rows, ", "))}
 }
 
 // asks reports whether m asks for what row is about once d is taken. Another
@@ -167,7 +168,7 @@ func (k *desk) fates(d zabor.Decision, row zabor.Row, list []found) []fate {
 
 // String says what f will do.
 func (f fate) String() string {
-	text := fmt.Sprintf("its message %s of queue %s ", printable(f.id), f.in.queue)
+	text := fmt.Sprintf("its message %s of queue %s ", console.Printable(f.id), f.in.queue)
 	switch {
 	case f.to == "":
 		text += "is deleted from " + f.kind
@@ -202,7 +203,7 @@ func (k *desk) may(m matter) error {
 	}
 	for _, r := range m.same {
 		if r.State != zabor.Held && r.Provider == m.row.Provider && r.Account == m.row.Account {
-			return fmt.Errorf("%s: %w: the reference %s is that of %s: look both orders up at the provider", m.Key, zabor.ErrRefused, printable(m.Reference), r.Key)
+			return fmt.Errorf("%s: %w: the reference %s is that of %s: look both orders up at the provider", m.Key, zabor.ErrRefused, console.Printable(m.Reference), r.Key)
 		}
 	}
 	return nil
@@ -279,7 +280,7 @@ type carried struct {
 }
 
 func (c carried) String() string {
-	text := fmt.Sprintf("message %s of queue %s: %s", printable(c.ID), c.Queue, c.Did)
+	text := fmt.Sprintf("message %s of queue %s: %s", console.Printable(c.ID), c.Queue, c.Did)
 	if c.To != "" {
 		text += " to " + c.To
 	}
@@ -310,7 +311,7 @@ func (k *desk) take(m matter) (zabor.Row, []carried, error) {
 	for _, f := range m.fates {
 		c, err := k.carry(row, f)
 		if err != nil {
-			return row, all, exit.Bad(fmt.Errorf("%s is %s now, and its message %s of queue %s is not where it belongs: %w", m.Key, row.State, printable(f.id), f.in.queue, err),
+			return row, all, exit.Bad(fmt.Errorf("%s is %s now, and its message %s of queue %s is not where it belongs: %w", m.Key, row.State, console.Printable(f.id), f.in.queue, err),
 				"type the same command again: what is done is not done twice")
 		}
 		all = append(all, c)

@@ -16,6 +16,7 @@ import (
 	"zabor"
 	"zabor/dashboard"
 	"zabor/internal/config"
+	"zabor/internal/console"
 	"zabor/internal/exit"
 	"zabor/laravel"
 	"zabor/messenger"
@@ -356,7 +357,7 @@ func (f *failures) idle(ctx context.Context, m found) (why string, err error) {
 	case row == nil, row.State == zabor.Released, row.State == zabor.Declined:
 		return "", nil
 	case row.Reference != "":
-		return fmt.Sprintf("its row is %s, reference %s", row.State, printable(row.Reference)), nil
+		return fmt.Sprintf("its row is %s, reference %s", row.State, console.Printable(row.Reference)), nil
 	}
 	return fmt.Sprintf("its row is %s", row.State), nil
 }
@@ -365,12 +366,12 @@ func (f *failures) idle(ctx context.Context, m found) (why string, err error) {
 func (f *failures) told(queue string, m failedMessage) string {
 	what := m.kind
 	if m.Class != "" {
-		what = printable(m.Class)
+		what = console.Printable(m.Class)
 	}
 	if k, ok := f.key(m); ok {
 		what += ", " + k.String()
 	}
-	return fmt.Sprintf("%s of queue %s (%s)", printable(m.id), queue, what)
+	return fmt.Sprintf("%s of queue %s (%s)", console.Printable(m.id), queue, what)
 }
 
 // found is a failed message and where it is.
@@ -470,20 +471,20 @@ func (f *failures) find(ctx context.Context, ids []string) ([]found, error) {
 			switch {
 			case errors.Is(err, errNoEntry):
 			case err != nil:
-				return nil, exit.Unreachable(fmt.Errorf("queue %s: failed message %s: %w", t.queue, printable(id), err), `nothing was changed; "zabor failed list --queue `+t.queue+`" shows the same error until it is mended`)
+				return nil, exit.Unreachable(fmt.Errorf("queue %s: failed message %s: %w", t.queue, console.Printable(id), err), `nothing was changed; "zabor failed list --queue `+t.queue+`" shows the same error until it is mended`)
 			default:
 				hits = append(hits, found{in: t, failedMessage: m})
 			}
 		}
 		switch len(hits) {
 		case 0:
-			return nil, exit.Bad(fmt.Errorf("no failed message has the id %s: nothing was changed", printable(id)), `"zabor failed list" shows them all; one that was retried or forgotten is not there any more`)
+			return nil, exit.Bad(fmt.Errorf("no failed message has the id %s: nothing was changed", console.Printable(id)), `"zabor failed list" shows them all; one that was retried or forgotten is not there any more`)
 		case 1:
 			if !slices.ContainsFunc(all, func(a found) bool { return a.in == hits[0].in && a.id == hits[0].id }) {
 				all = append(all, hits[0])
 			}
 		default:
-			return nil, exit.Usage(fmt.Errorf("the queues %s and %s both have a failed message %s: nothing was changed", hits[0].in.queue, hits[1].in.queue, printable(id)), "name one of them with --queue")
+			return nil, exit.Usage(fmt.Errorf("the queues %s and %s both have a failed message %s: nothing was changed", hits[0].in.queue, hits[1].in.queue, console.Printable(id)), "name one of them with --queue")
 		}
 	}
 	return all, nil
@@ -497,38 +498,13 @@ type failedList struct {
 
 // failedJSON is the documented shape of a failed message.
 type failedJSON struct {
-	ID        string   `json:"id"`
-	Queue     string   `json:"queue"`
-	Transport string   `json:"transport"` // failed_jobs, messenger or unreadable
-	Class     string   `json:"class"`
-	Key       *keyJSON `json:"key"` // null: no step makes one of it
-	FailedAt  *string  `json:"failed_at"`
-	Reason    string   `json:"reason"` // its first line
-}
-
-type keyJSON struct {
-	Scope idText `json:"scope"`
-	Order idText `json:"order"`
-	Step  idText `json:"step"`
-}
-
-func newKeyJSON(k zabor.Key) keyJSON {
-	return keyJSON{idText(k.Scope), idText(k.Order), idText(k.Step)}
-}
-
-func (k keyJSON) key() zabor.Key {
-	return zabor.Key{Scope: string(k.Scope), Order: string(k.Order), Step: string(k.Step)}
-}
-
-// idText is a part of a key that JSON has as [zabor.EncodeText] writes it.
-type idText string
-
-func (t idText) MarshalText() ([]byte, error) { return []byte(zabor.EncodeText(string(t))), nil }
-
-func (t *idText) UnmarshalText(text []byte) error {
-	s, err := zabor.DecodeText(string(text))
-	*t = idText(s)
-	return err
+	ID        string       `json:"id"`
+	Queue     string       `json:"queue"`
+	Transport string       `json:"transport"` // failed_jobs, messenger or unreadable
+	Class     string       `json:"class"`
+	Key       *console.Key `json:"key"` // null: no step makes one of it
+	FailedAt  *string      `json:"failed_at"`
+	Reason    string       `json:"reason"` // its first line
 }
 
 func (c *failedList) Run(p *program) error {
@@ -548,14 +524,14 @@ func (c *failedList) Run(p *program) error {
 		if !c.JSON {
 			key := ""
 			if known {
-				key = printable(k.String())
+				key = console.Printable(k.String())
 			}
-			_, err := fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", printable(m.id), queue, m.kind, printable(m.Class), key, timeText(m.at), printable(reason))
+			_, err := fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", console.Printable(m.id), queue, m.kind, console.Printable(m.Class), key, console.Time(m.at), console.Printable(reason))
 			return err
 		}
-		one := failedJSON{ID: m.id, Queue: queue, Transport: m.kind, Class: m.Class, FailedAt: timeOrNull(m.at), Reason: reason}
+		one := failedJSON{ID: m.id, Queue: queue, Transport: m.kind, Class: m.Class, FailedAt: console.JSONTime(m.at), Reason: reason}
 		if known {
-			key := newKeyJSON(k)
+			key := console.NewKey(k)
 			one.Key = &key
 		}
 		text, err := json.Marshal(one)
@@ -753,20 +729,20 @@ func (p *program) each(messages []found, do func(found) (string, error)) error {
 		what, err := do(m)
 		switch {
 		case errors.Is(err, errNoEntry):
-			fmt.Fprintf(p.stdout, "gone meanwhile: %s of queue %s\n", printable(m.id), m.in.queue)
+			fmt.Fprintf(p.stdout, "gone meanwhile: %s of queue %s\n", console.Printable(m.id), m.in.queue)
 			continue
 		case errors.Is(err, messenger.ErrInHand):
 			inHand++
-			fmt.Fprintf(p.stdout, "not done: %s of queue %s: %v\n", printable(m.id), m.in.queue, err)
+			fmt.Fprintf(p.stdout, "not done: %s of queue %s: %v\n", console.Printable(m.id), m.in.queue, err)
 			continue
 		case errors.Is(err, dashboard.ErrNotNoted):
-			return exit.Store(fmt.Errorf("failed message %s of queue %s: %w; %d of %d were done before it", printable(m.id), m.in.queue, err, done, len(messages)))
+			return exit.Store(fmt.Errorf("failed message %s of queue %s: %w; %d of %d were done before it", console.Printable(m.id), m.in.queue, err, done, len(messages)))
 		case err == nil:
 			done++
 			fmt.Fprintln(p.stdout, what)
 			continue
 		}
-		err = fmt.Errorf("failed message %s of queue %s: %w; %d of %d were done before it", printable(m.id), m.in.queue, err, done, len(messages))
+		err = fmt.Errorf("failed message %s of queue %s: %w; %d of %d were done before it", console.Printable(m.id), m.in.queue, err, done, len(messages))
 		switch {
 		case errors.Is(err, worker.ErrBoth):
 			return exit.Bad(err, fmt.Sprintf("the worker meets the fence for it; then run \"zabor failed forget %s --queue %s --reason TEXT --yes\"", m.id, m.in.queue))

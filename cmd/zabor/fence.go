@@ -9,9 +9,9 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"zabor"
+	"zabor/internal/console"
 	"zabor/internal/exit"
 	"zabor/sqlstore"
 	"zabor/step"
@@ -86,7 +86,7 @@ func (c *fenceList) printer(p *program) listPrinter {
 		separator := "["
 		return listPrinter{
 			row: func(r zabor.Row) error {
-				text, err := json.Marshal(fenceJSON(r))
+				text, err := json.Marshal(console.NewRow(r))
 				if err != nil {
 					return err
 				}
@@ -109,7 +109,7 @@ func (c *fenceList) printer(p *program) listPrinter {
 			row: func(r zabor.Row) error {
 				return w.Write([]string{zabor.EncodeText(r.Scope), zabor.EncodeText(r.Order), zabor.EncodeText(r.Step), string(r.State), r.Reference, r.Provider, r.ProviderKey,
 					strconv.Itoa(r.Tries), strconv.FormatInt(r.Amount.Minor, 10), r.Amount.Currency,
-					timeText(r.CapturedAt), timeText(r.ClosedAt()), timeText(r.Open.SendUntil), r.Reason})
+					console.Time(r.CapturedAt), console.Time(r.ClosedAt()), console.Time(r.Open.SendUntil), r.Reason})
 			},
 			end: func() error { w.Flush(); return w.Error() },
 		}
@@ -118,8 +118,8 @@ func (c *fenceList) printer(p *program) listPrinter {
 	fmt.Fprintln(w, "ORDER\tSTEP\tSTATE\tREFERENCE\tAMOUNT\tATTEMPTS\tCAPTURED\tREASON")
 	return listPrinter{
 		row: func(r zabor.Row) error {
-			_, err := fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", printable(r.Order), printable(r.Step), r.State,
-				printable(r.Reference), moneyText(r.Amount), r.Tries, timeText(r.CapturedAt), printable(r.Reason))
+			_, err := fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", console.Printable(r.Order), console.Printable(r.Step), r.State,
+				console.Printable(r.Reference), console.Money(r.Amount), r.Tries, console.Time(r.CapturedAt), console.Printable(r.Reason))
 			return err
 		},
 		end: w.Flush,
@@ -149,7 +149,7 @@ func (c *fenceShow) Run(p *program) error {
 		return exit.Store(err)
 	}
 	if c.JSON {
-		return json.NewEncoder(p.stdout).Encode(fenceJSON(row))
+		return json.NewEncoder(p.stdout).Encode(console.NewRow(row))
 	}
 	notes, err := store.History().Of(p.ctx, key)
 	if err != nil {
@@ -158,7 +158,7 @@ func (c *fenceShow) Run(p *program) error {
 	w := tabwriter.NewWriter(p.stdout, 0, 8, 2, ' ', 0)
 	line := func(name, value string) {
 		if value != "" {
-			fmt.Fprintf(w, "%s\t%s\n", name, printable(value))
+			fmt.Fprintf(w, "%s\t%s\n", name, console.Printable(value))
 		}
 	}
 	line("key", key.String())
@@ -166,26 +166,26 @@ func (c *fenceShow) Run(p *program) error {
 	line("why", row.Reason)
 	line("reference", row.Reference)
 	line("other reference", row.OtherReference)
-	line("amount", moneyText(row.Amount))
+	line("amount", console.Money(row.Amount))
 	line("provider", row.Provider)
 	line("account", row.Account)
 	line("provider key", row.ProviderKey)
 	if fromBefore(row) {
 		line("attempts", "none of zabor's: it is from before, and if there was a call, somebody else has made it")
-		line("imported", timeText(row.CapturedAt))
+		line("imported", console.Time(row.CapturedAt))
 	} else {
 		line("attempts", fmt.Sprintf("%d (calls that did nothing are not counted)", row.Tries))
 		line("sends that may have acted", strconv.Itoa(row.Unproven))
 		line("generation", strconv.Itoa(row.Generation))
-		line("captured", timeText(row.CapturedAt))
-		line("may have sent until", timeText(row.Open.SendUntil))
+		line("captured", console.Time(row.CapturedAt))
+		line("may have sent until", console.Time(row.Open.SendUntil))
 	}
-	line("in this state since", timeText(row.StateSince))
+	line("in this state since", console.Time(row.StateSince))
 	line("parked message", row.Parked)
 	line("request", requestText(row))
 	line("answer", answerText(row))
 	for _, n := range notes {
-		line("note", strings.TrimSpace(fmt.Sprintf("%s %s %s: %s", timeText(n.At), n.By, n.Kind, n.Text)))
+		line("note", strings.TrimSpace(fmt.Sprintf("%s %s %s: %s", console.Time(n.At), n.By, n.Kind, n.Text)))
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -240,56 +240,4 @@ func nextStep(row zabor.Row) string {
 		return "a running worker looks it up at the provider; what cannot be decided is held for a person"
 	}
 	return ""
-}
-
-// rowJSON is the documented shape of a row.
-type rowJSON struct {
-	Scope       idText  `json:"scope"`
-	Order       idText  `json:"order"`
-	Step        idText  `json:"step"`
-	State       string  `json:"state"`
-	Reference   string  `json:"reference"`
-	Other       string  `json:"other_reference,omitempty"`
-	Provider    string  `json:"provider"`
-	ProviderKey string  `json:"provider_key"`
-	Attempts    int     `json:"attempts"`
-	Generation  int     `json:"generation"`
-	Amount      *int64  `json:"amount"`           // minor units; null: not known
-	Answer      string  `json:"answer,omitempty"` // erased: it was kept, and keep_answers is over
-	Currency    string  `json:"currency"`
-	CapturedAt  *string `json:"captured_at"`
-	SettledAt   *string `json:"settled_at"`
-	LeaseUntil  *string `json:"lease_until"`
-	Reason      string  `json:"reason"`
-}
-
-func fenceJSON(r zabor.Row) rowJSON {
-	j := rowJSON{
-		Scope: idText(r.Scope), Order: idText(r.Order), Step: idText(r.Step), State: string(r.State), Reference: r.Reference, Other: r.OtherReference,
-		Provider: r.Provider, ProviderKey: r.ProviderKey, Attempts: r.Tries, Generation: r.Generation,
-		Currency: r.Amount.Currency, CapturedAt: timeOrNull(r.CapturedAt), SettledAt: timeOrNull(r.ClosedAt()),
-		LeaseUntil: timeOrNull(r.Open.SendUntil), Reason: r.Reason,
-	}
-	if r.Amount.Currency != "" {
-		j.Amount = &r.Amount.Minor
-	}
-	if r.Answer != nil && r.Answer.Erased {
-		j.Answer = "erased"
-	}
-	return j
-}
-
-func timeText(t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	return t.UTC().Format(time.RFC3339)
-}
-
-func timeOrNull(t time.Time) *string {
-	if t.IsZero() {
-		return nil
-	}
-	s := t.UTC().Format(time.RFC3339Nano)
-	return &s
 }

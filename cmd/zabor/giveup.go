@@ -5,6 +5,7 @@ import (
 
 	"zabor"
 	"zabor/internal/config"
+	"zabor/internal/console"
 	"zabor/internal/exit"
 	"zabor/sqlstore"
 )
@@ -69,12 +70,12 @@ func (p *program) leftQueued(file *config.Config, store *sqlstore.Store, list []
 			case m.DeliveredBefore:
 				state = "has no row, and another worker has had it"
 			case m.Holder != "":
-				state = fmt.Sprintf("has no row, and %s has it, or had it", printable(m.Holder))
+				state = fmt.Sprintf("has no row, and %s has it, or had it", console.Printable(m.Holder))
 			default:
 				continue
 			}
 			if n++; n <= mostLeft {
-				fmt.Fprintf(p.stderr, "zabor: %s %s, and its message is %s on queue %s\n", printable(key.String()), state, m.Place, q.Name())
+				fmt.Fprintf(p.stderr, "zabor: %s %s, and its message is %s on queue %s\n", console.Printable(key.String()), state, m.Place, q.Name())
 			}
 		}
 	}

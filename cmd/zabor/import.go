@@ -13,6 +13,7 @@ import (
 
 	"zabor"
 	"zabor/internal/config"
+	"zabor/internal/console"
 	"zabor/internal/exit"
 	"zabor/laravel"
 	"zabor/sqlstore"
@@ -171,7 +172,7 @@ func (r importResult) print(to io.Writer) error {
 		}
 	}
 	for _, u := range r.WithoutKey {
-		fmt.Fprintf(to, "queue %s, %s: message %s of %s: %s\n", u.Queue, u.Where, printable(u.ID), printable(u.Class), printable(u.Reason))
+		fmt.Fprintf(to, "queue %s, %s: message %s of %s: %s\n", u.Queue, u.Where, console.Printable(u.ID), console.Printable(u.Class), console.Printable(u.Reason))
 	}
 	return nil
 }
@@ -264,7 +265,7 @@ func (p *program) newImporter(file *config.Config, store *sqlstore.Store, databa
 		return nil, err
 	}
 	return &importer{
-		file: file, store: store, steps: steps, readOnly: readOnly, log: p.log, say: progress(p.stderr), steppedOn: map[string]bool{},
+		file: file, store: store, steps: steps, readOnly: readOnly, log: p.log, say: console.Progress(p.stderr), steppedOn: map[string]bool{},
 		fence: &zabor.Fence{Store: store, Secret: secret},
 	}, nil
 }
@@ -391,7 +392,7 @@ func (i *importer) addFresh(ctx context.Context, v *inventory, s *step.Step, m *
 		return err
 	}
 	if v.FreshPaid++; len(v.paidOrders) < 5 {
-		v.paidOrders = append(v.paidOrders, printable(k.Order))
+		v.paidOrders = append(v.paidOrders, console.Printable(k.Order))
 	}
 	return nil
 }

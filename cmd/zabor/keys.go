@@ -15,6 +15,7 @@ import (
 	"zabor"
 	"zabor/dashboard"
 	"zabor/internal/config"
+	"zabor/internal/console"
 	"zabor/internal/exit"
 	"zabor/keyschema"
 	"zabor/laravel"
@@ -88,7 +89,7 @@ func (c *schemaShow) Run(p *program) error {
 		}
 		fmt.Fprintf(p.stdout, "  configured: %s\n", one.Configured)
 		if one.Blocked != "" {
-			fmt.Fprintf(p.stdout, "  %s\n", printable(one.Blocked))
+			fmt.Fprintf(p.stdout, "  %s\n", console.Printable(one.Blocked))
 		}
 	}
 	return nil
@@ -109,11 +110,11 @@ func (c *schemaAccept) Run(p *program) error {
 		if slices.Contains(c.Step, change.Step.Name()) {
 			fmt.Fprintf(p.stderr, "zabor: step %s: old: %s; new: %s\n", change.Step.Name(), change.Was(), change.Next.Schema)
 			if in := change.InTheWay(); in != "" {
-				fmt.Fprintf(p.stderr, "zabor: step %s: %s\n", change.Step.Name(), printable(in))
+				fmt.Fprintf(p.stderr, "zabor: step %s: %s\n", change.Step.Name(), console.Printable(in))
 			}
 		}
 	}
-	if err := confirm(p.stderr, c.Yes); err != nil {
+	if err := console.Confirm(p.stderr, c.Yes); err != nil {
 		return err
 	}
 	done, err := i.Accept(p.ctx, r, c.Step)

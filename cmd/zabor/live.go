@@ -19,6 +19,7 @@ import (
 
 	"zabor/doctor"
 	"zabor/internal/config"
+	"zabor/internal/console"
 	"zabor/internal/exit"
 	"zabor/provider"
 	"zabor/sqlstore"
@@ -329,9 +330,9 @@ func printLive(to io.Writer, list []liveCheck) error {
 		if c.Status == liveGood {
 			continue
 		}
-		fmt.Fprintf(to, "%s  %s: %s\n", c.Status, c.What, printable(c.Found))
+		fmt.Fprintf(to, "%s  %s: %s\n", c.Status, c.What, console.Printable(c.Found))
 		if c.Fix != "" {
-			fmt.Fprintf(to, "    %s\n", printable(c.Fix))
+			fmt.Fprintf(to, "    %s\n", console.Printable(c.Fix))
 		}
 	}
 	return nil

@@ -16,6 +16,7 @@ import (
 	"zabor"
 	"zabor/audit"
 	"zabor/internal/config"
+	"zabor/internal/console"
 	"zabor/internal/exit"
 	"zabor/provider"
 	"zabor/step"
@@ -39,9 +40,9 @@ type paidSource struct {
 
 // paidProblem is a key for which a person is wanted.
 type paidProblem struct {
-	Key    keyJSON  `json:"key"`
-	What   string   `json:"what"`
-	Places []string `json:"places"`
+	Key    console.Key `json:"key"`
+	What   string      `json:"what"`
+	Places []string    `json:"places"`
 }
 
 // mostProblems bounds what is kept in memory and printed; the counts have all.
@@ -338,7 +339,7 @@ func (p *paidImport) one(ctx context.Context, c audit.Claimed) error {
 		p.unsure++
 	}
 	if against != "" && len(p.problems) < mostProblems {
-		p.problems = append(p.problems, paidProblem{newKeyJSON(c.Key), against, c.Places})
+		p.problems = append(p.problems, paidProblem{console.NewKey(c.Key), against, c.Places})
 	}
 	return nil
 }
@@ -377,11 +378,11 @@ func (p *paidImport) foresee(ctx context.Context, paid zabor.Payment) (row zabor
 }
 
 func rowText(row zabor.Row) string {
-	return strings.TrimSpace(strings.Join([]string{row.Reference, moneyText(row.Amount)}, " "))
+	return strings.TrimSpace(strings.Join([]string{row.Reference, console.Money(row.Amount)}, " "))
 }
 
 func paidText(p zabor.Payment) string {
-	return strings.TrimSpace(strings.Join([]string{p.Reference, moneyText(p.Amount)}, " "))
+	return strings.TrimSpace(strings.Join([]string{p.Reference, console.Money(p.Amount)}, " "))
 }
 
 // print is the part of the report that is about payments.
@@ -404,7 +405,7 @@ func (p *paidImport) print(to io.Writer) error {
 		}
 	}
 	for _, one := range p.problems {
-		fmt.Fprintf(to, "%s: %s (%s)\n", one.Key.key(), printable(one.What), strings.Join(one.Places, ", "))
+		fmt.Fprintf(to, "%s: %s (%s)\n", one.Key.Plain(), console.Printable(one.What), strings.Join(one.Places, ", "))
 	}
 	_, err := fmt.Fprintln(to)
 	return err

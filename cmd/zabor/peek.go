@@ -15,6 +15,7 @@ import (
 
 	"zabor"
 	"zabor/internal/config"
+	"zabor/internal/console"
 	"zabor/internal/exit"
 	"zabor/laravel"
 	"zabor/messenger"
@@ -59,7 +60,7 @@ type peeked struct {
 	Class    string       `json:"class"`
 	Until    *time.Time   `json:"until,omitempty"`  // end of the reserve or of the delay
 	Holder   string       `json:"holder,omitempty"` // consumer that has it
-	Key      *keyJSON     `json:"key"`              // null: it has none
+	Key      *console.Key `json:"key"`              // null: it has none
 	State    zabor.State  `json:"state,omitempty"`  // of its row; empty: there is none
 	Verdict  verdict      `json:"verdict"`
 	Reason   string       `json:"reason,omitempty"`
@@ -274,7 +275,7 @@ func (k *peeker) foresee(ctx context.Context, q queue, m *worker.Message, place 
 		one.Verdict, one.Reason = verdictRefuse, err.Error()
 		return one, nil
 	}
-	key := newKeyJSON(e.Key)
+	key := console.NewKey(e.Key)
 	one.Key = &key
 	row, found := k.row(ctx, e.Key)
 	if found != nil {
@@ -298,7 +299,7 @@ func (k *peeker) foresee(ctx context.Context, q queue, m *worker.Message, place 
 	next, calls, foreseen := k.fence.Plan(row, e)
 	if row != nil {
 		one.State = row.State
-		one.Amount, one.Provider = moneyText(row.Amount), row.Provider
+		one.Amount, one.Provider = console.Money(row.Amount), row.Provider
 	}
 	switch {
 	case calls:
@@ -378,7 +379,7 @@ func (k *peeker) show(one *peeked, e zabor.Effect) {
 
 // showRow adds the request that row would be captured with.
 func (k *peeker) showRow(one *peeked, e zabor.Effect, row zabor.Row) {
-	one.Amount, one.Provider = moneyText(e.Amount), e.Provider
+	one.Amount, one.Provider = console.Money(e.Amount), e.Provider
 	from, ok := k.providers[row.Provider]
 	if !ok || row.Open.Request == nil {
 		return
@@ -428,12 +429,12 @@ func (o *peekOutput) message(m peeked) error {
 		return nil
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "\n%s  %s  %s", m.Place, printable(m.ID), printable(m.Class))
+	fmt.Fprintf(&b, "\n%s  %s  %s", m.Place, console.Printable(m.ID), console.Printable(m.Class))
 	if m.Until != nil {
 		fmt.Fprintf(&b, "  until %s", m.Until.Format(time.RFC3339))
 	}
 	if m.Holder != "" {
-		fmt.Fprintf(&b, "  with %s", printable(m.Holder))
+		fmt.Fprintf(&b, "  with %s", console.Printable(m.Holder))
 	}
 	b.WriteString("\n")
 	line := func(name, text string) {
@@ -442,7 +443,7 @@ func (o *peekOutput) message(m peeked) error {
 		}
 	}
 	if m.Key != nil {
-		line("key", m.Key.key().String())
+		line("key", m.Key.Plain().String())
 	}
 	line("amount", m.Amount)
 	line("row", string(m.State))
@@ -451,16 +452,16 @@ func (o *peekOutput) message(m peeked) error {
 		text += " to " + m.Target
 	}
 	if m.Reason != "" {
-		text += ": " + printable(m.Reason)
+		text += ": " + console.Printable(m.Reason)
 	}
 	line("verdict", text)
 	if r := m.Request; r != nil {
-		line("request", r.Method+" "+printable(r.URL))
+		line("request", r.Method+" "+console.Printable(r.URL))
 		for _, name := range slices.Sorted(maps.Keys(r.Header)) {
-			fmt.Fprintf(&b, "    %-9s%s: %s\n", "", name, printable(r.Header[name]))
+			fmt.Fprintf(&b, "    %-9s%s: %s\n", "", name, console.Printable(r.Header[name]))
 		}
 		if r.Body != "" {
-			fmt.Fprintf(&b, "    %-9s%s\n", "", printable(cut(r.Body)))
+			fmt.Fprintf(&b, "    %-9s%s\n", "", console.Printable(cut(r.Body)))
 		}
 	}
 	_, err := io.WriteString(o.to, b.String())

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/term"
 
 	"zabor/internal/config"
+	"zabor/internal/console"
 	"zabor/internal/exit"
 	"zabor/laravel"
 	"zabor/messenger"
@@ -201,7 +202,7 @@ func symfonyDSN(file *config.Config) string {
 
 func (c *proveCommand) matrix(p *program, place *prove.Place) error {
 	filter := prove.Filter{Strategies: c.Strategy, Moments: c.Moment, Queues: c.Queue, Deaths: c.Death}
-	say := progress(p.stderr)
+	say := console.Progress(p.stderr)
 	if !c.JSON {
 		fmt.Fprintf(p.stdout, "One order for each place of the table. Its worker dies at the moment on the left, the queue hands the message\n"+
 			"to another one, and the provider says how often the order was charged. 1 is good, 2 is charged twice, 0 is lost.\n"+
@@ -265,7 +266,7 @@ func coloured(p *program) bool {
 
 func (c *proveCommand) soak(p *program, place *prove.Place) error {
 	kills := cmp.Or(c.Kills, 100)
-	say := progress(p.stderr)
+	say := console.Progress(p.stderr)
 	start := time.Now()
 	report, err := prove.Soak(p.ctx, place, kills, c.For, func(killed int64) {
 		say("\r%-79s\r", fmt.Sprintf("%d of %d workers killed, %.0f s", killed, kills, time.Since(start).Seconds()))

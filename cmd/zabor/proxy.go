@@ -10,6 +10,7 @@ import (
 
 	"zabor"
 	"zabor/internal/config"
+	"zabor/internal/console"
 	"zabor/internal/exit"
 	"zabor/proxy"
 	"zabor/sqlstore"
@@ -270,7 +271,7 @@ func (p *program) newProxy(c *core) (*proxy.Proxy, error) {
 		Fence: c.fence, Upstreams: upstreams, Scope: c.file.Scope,
 		Attempts: c.file.Attempts, HoldAfter: c.file.HoldAfter, PendingFor: c.file.PendingFor,
 		Check: func(scoped bool, k zabor.Key) error { return checkProxied(steps, scoped, k) },
-		Show:  func(row zabor.Row) any { return fenceJSON(row) },
+		Show:  func(row zabor.Row) any { return console.NewRow(row) },
 		Allow: x.Allow, Unfenced: x.Unfenced,
 		Trusted: x.TLS != nil && x.TLS.ClientCA != "",
 		Observe: x.Observe, MaxBody: x.MaxBody, Log: p.log,

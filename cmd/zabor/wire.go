@@ -10,9 +10,7 @@ import (
 	"net/url"
 	"os"
 	"slices"
-	"strings"
 	"time"
-	"unicode"
 
 	"github.com/redis/go-redis/v9"
 
@@ -255,21 +253,6 @@ func lookup(providers map[string]*provider.Provider) zabor.Lookup {
 		}
 		return one.Lookup(ctx, row)
 	}
-}
-
-func moneyText(m zabor.Money) string {
-	if m.Currency == "" {
-		return ""
-	}
-	return provider.Major(m) + " " + m.Currency
-}
-
-// printable is s for a terminal: what could move the cursor is quoted.
-func printable(s string) string {
-	if strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return fmt.Sprintf("%q", s)
-	}
-	return s
 }
 
 // symfonyFailed is the failure transport of a Symfony queue: the Doctrine table

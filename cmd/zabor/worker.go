@@ -13,6 +13,7 @@ import (
 
 	"zabor"
 	"zabor/internal/config"
+	"zabor/internal/console"
 	"zabor/internal/exit"
 	"zabor/sqlstore"
 	"zabor/tracing"
@@ -149,7 +150,7 @@ func (p *program) ready(c *core, w *worker.Worker, list []queue, acceptEviction 
 	if _, err := p.checkKeys(p.installation(c.file, c.store, list), false); err != nil {
 		return err
 	}
-	return p.takeOver(p.ctx, &importer{file: c.file, store: c.store, steps: w.Steps, readOnly: true, log: p.log, say: progress(p.stderr), steppedOn: map[string]bool{}}, list)
+	return p.takeOver(p.ctx, &importer{file: c.file, store: c.store, steps: w.Steps, readOnly: true, log: p.log, say: console.Progress(p.stderr), steppedOn: map[string]bool{}}, list)
 }
 
 // work takes messages until ctx ends and those in hand are done, and watches who
@@ -276,7 +277,7 @@ func (p *program) leftOver(file *config.Config, store *sqlstore.Store, list []qu
 		for _, row := range rows {
 			filter.After = row.Key
 			left++
-			fmt.Fprintf(p.stderr, "zabor: %s is %s: %s\n", printable(row.Key.String()), row.State, printable(row.Reason))
+			fmt.Fprintf(p.stderr, "zabor: %s is %s: %s\n", console.Printable(row.Key.String()), row.State, console.Printable(row.Reason))
 		}
 		if len(rows) < filter.Limit {
 			break
@@ -315,7 +316,7 @@ func (p *program) leftFailed(file *config.Config, store *sqlstore.Store, list []
 			}
 			if n++; n <= mostLeft {
 				reason, _, _ := strings.Cut(m.reason, "\n")
-				fmt.Fprintf(p.stderr, "zabor: %s %s, and its message has failed: %s: %s\n", printable(key.String()), state, f.told(q.Name(), m), printable(reason))
+				fmt.Fprintf(p.stderr, "zabor: %s %s, and its message has failed: %s: %s\n", console.Printable(key.String()), state, f.told(q.Name(), m), console.Printable(reason))
 			}
 		}
 	}
