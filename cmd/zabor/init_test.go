@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"zabor/doctor"
 	"zabor/internal/exit"
 )
 
@@ -96,36 +95,6 @@ func TestInitSecrets(t *testing.T) {
 		}
 		if !strings.Contains(out.String(), "dsn: "+want) || strings.Contains(out.String(), "p%40ss") || strings.Contains(out.String(), "hidden") {
 			t.Errorf("%s: want %s in\n%s", dsn, want, out.String())
-		}
-	}
-}
-
-// Only a charge has the skeleton of a new charge: for a capture or a payout it would be
-// one that nobody asked for.
-func TestInitRequests(t *testing.T) {
-	t.Parallel()
-	for class, want := range map[string]string{
-		`App\Jobs\ChargeOrder`:               "charge",
-		`App\Jobs\PayOrder`:                  "charge",
-		`App\Jobs\BookOrder`:                 "charge",
-		`App\Jobs\RefundOrder`:               "refund",
-		`App\Jobs\CaptureOrder`:              "capture",
-		`App\Jobs\PayoutSeller`:              "payout",
-		`App\Message\PaymentCaptureMessage`:  "capture",
-		`App\Message\ChargeRefunded`:         "refund",
-		`App\Capture\Message\ChargeCustomer`: "charge",
-	} {
-		step := stepNameOf(doctor.Payment{Message: class})
-		if step != want {
-			t.Errorf("%s: step %s, want %s", class, step, want)
-		}
-		for _, step := range []string{step, step + "-2"} {
-			if got := requestOf("stripe", step); strings.Contains(got, "payment_intents") != (want == "charge") {
-				t.Errorf("%s, step %s:\n%s", class, step, got)
-			}
-			if got := requestOf("acquirer", step); !strings.Contains(got, "path: /…") || strings.Contains(got, "payment_intents") {
-				t.Errorf("%s, step %s at another provider:\n%s", class, step, got)
-			}
 		}
 	}
 }
