@@ -32,7 +32,7 @@ func (c *configCheck) Run(p *program) error {
 	}
 	defer closeAll()
 	secrets := p.secrets(file)
-	providers, err := p.providers(file, secrets)
+	providers, err := openProviders(file, secrets)
 	if err != nil {
 		return err
 	}

@@ -44,7 +44,7 @@ func (p *program) newCore(file *config.Config, store *sqlstore.Store) (*core, er
 		return nil, exit.Store(err)
 	}
 	secrets := p.secrets(file)
-	providers, err := p.providers(file, secrets)
+	providers, err := openProviders(file, secrets)
 	if err != nil {
 		return nil, err
 	}

@@ -331,7 +331,7 @@ func (f *failures) untaken(ctx context.Context, m found) (bool, error) {
 	if !ok {
 		return false, nil
 	}
-	row, err := standing(ctx, f.store, k)
+	row, err := f.store.Reports().Row(ctx, k)
 	if err != nil {
 		return false, exit.Store(err)
 	}
@@ -349,7 +349,7 @@ func (f *failures) idle(ctx context.Context, m found) (why string, err error) {
 	if !ok {
 		return "", nil
 	}
-	row, err := standing(ctx, f.store, k)
+	row, err := f.store.Reports().Row(ctx, k)
 	if err != nil {
 		return "", exit.Store(err)
 	}

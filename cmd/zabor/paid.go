@@ -369,7 +369,7 @@ func (p *paidImport) elsewhere(ctx context.Context, c audit.Claimed) (against st
 
 // foresee is what one would find and write, without writing it.
 func (p *paidImport) foresee(ctx context.Context, paid zabor.Payment) (row zabor.Row, written bool, err error) {
-	there, err := standing(ctx, p.store, paid.Key)
+	there, err := p.store.Reports().Row(ctx, paid.Key)
 	if err != nil {
 		return zabor.Row{}, false, err
 	}

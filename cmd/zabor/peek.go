@@ -241,7 +241,7 @@ func (p *program) newPeeker(file *config.Config, store *sqlstore.Store, database
 		return nil, exit.Store(err)
 	}
 	k.fence = &zabor.Fence{Store: store, Secret: secret}
-	if k.providers, err = p.providers(file, p.secrets(file)); err != nil {
+	if k.providers, err = openProviders(file, p.secrets(file)); err != nil {
 		return nil, err
 	}
 	if k.steps, err = compiledSteps(databases); err == nil {
@@ -333,21 +333,11 @@ func (k *peeker) row(ctx context.Context, key zabor.Key) (*zabor.Row, error) {
 	if !k.migrated {
 		return nil, nil
 	}
-	row, err := standing(ctx, k.store, key)
+	row, err := k.store.Reports().Row(ctx, key)
 	if err != nil {
 		return nil, exit.Store(err)
 	}
 	return row, nil
-}
-
-// standing is the table's row of a key, read as it stands and without a lock; nil:
-// there is none.
-func standing(ctx context.Context, store *sqlstore.Store, key zabor.Key) (*zabor.Row, error) {
-	rows, err := store.Reports().List(ctx, sqlstore.Filter{Scope: &key.Scope, Order: key.Order, Step: key.Step, Limit: 1})
-	if err != nil || len(rows) == 0 || rows[0].Key != key {
-		return nil, err
-	}
-	return &rows[0], nil
 }
 
 // takenOver reports whether q was taken over, with messages of class.

@@ -218,7 +218,7 @@ func (o *openProxy) close(cancel func()) {
 // watched. The core is nil where ctx ends before. why is what is wrong.
 func (p *program) observeWithout(ctx context.Context, cancel func(), file *config.Config, store *sqlstore.Store, why error) (*openProxy, *core, error) {
 	secrets := p.secrets(file)
-	providers, err := p.providers(file, secrets)
+	providers, err := openProviders(file, secrets)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -44,7 +44,7 @@ func TestASecretIsReadAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := &program{log: slog.New(slog.DiscardHandler)}
-	providers, err := p.providers(c, p.secrets(c))
+	providers, err := openProviders(c, p.secrets(c))
 	if err != nil {
 		t.Fatal(err)
 	}

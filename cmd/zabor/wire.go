@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"maps"
 	"net/url"
 	"os"
@@ -73,11 +74,18 @@ type queue struct {
 	shared bool            // PHP workers take from it too
 }
 
-// queues makes the sources of c's queues. close ends their connections.
+// queues opens the queues of c, see [openQueues].
 func (p *program) queues(c *config.Config, store *sqlstore.Store) (list []queue, closeAll func(), err error) {
+	return openQueues(c, store, p.log, p.alert)
+}
+
+// openQueues opens the queues of c with their failure transports. store is the fence.
+// log gets what a queue warns of while it is used; alert must not be nil. closeAll ends
+// the connections and is never nil.
+func openQueues(c *config.Config, store *sqlstore.Store, log *slog.Logger, alert func(zabor.Alert)) (list []queue, closeAll func(), err error) {
 	places, closeClients, err := stations(c)
 	if err != nil {
-		return nil, nil, err
+		return nil, func() {}, err
 	}
 	databases := newApplications(c, store)
 	closers := []func(){closeClients, databases.close}
@@ -91,13 +99,13 @@ func (p *program) queues(c *config.Config, store *sqlstore.Store) (list []queue,
 		made := queue{station: s, shared: q.Shared}
 		if made.failed, err = databases.failed(s.queue, q); err != nil {
 			closeAll()
-			return nil, nil, err
+			return nil, func() {}, err
 		}
 		if s.Config == nil {
-			made.Queue, err = p.laravelQueue(s, q, made.failed)
+			made.Queue, err = laravelQueue(s, q, made.failed, log)
 		} else {
 			var source *messenger.Source
-			if made.Queue, source, err = p.symfonyQueue(s, q, made.failed); err == nil {
+			if made.Queue, source, err = symfonyQueue(s, q, made.failed, alert); err == nil {
 				closers = append(closers, func() {
 					ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 					defer cancel()
@@ -107,7 +115,7 @@ func (p *program) queues(c *config.Config, store *sqlstore.Store) (list []queue,
 		}
 		if err != nil {
 			closeAll()
-			return nil, nil, exit.Usage(fmt.Errorf("%s: queues.%s: %w", c.Path, s.queue, err), "")
+			return nil, func() {}, exit.Usage(fmt.Errorf("%s: queues.%s: %w", c.Path, s.queue, err), "")
 		}
 		switch {
 		case q.Shared:
@@ -122,7 +130,7 @@ func (p *program) queues(c *config.Config, store *sqlstore.Store) (list []queue,
 	return list, closeAll, nil
 }
 
-func (p *program) laravelQueue(s station, q *config.Queue, store *sqlstore.Store) (worker.Queue, error) {
+func laravelQueue(s station, q *config.Queue, store *sqlstore.Store, log *slog.Logger) (worker.Queue, error) {
 	zone, err := time.LoadLocation(q.Laravel.Timezone)
 	if err != nil {
 		return worker.Queue{}, fmt.Errorf("laravel.timezone: %w", err)
@@ -141,12 +149,12 @@ func (p *program) laravelQueue(s station, q *config.Queue, store *sqlstore.Store
 	}
 	source, err := laravel.NewSource(s.redis, laravel.Config{
 		Queue: s.queue, Prefix: q.Laravel.Prefix, Connection: q.Laravel.Connection, RetryAfter: q.Laravel.RetryAfter, AppKeys: keys, Failed: failed,
-		Horizon: q.Laravel.Horizon, Warn: func(err error) { p.log.Warn(err.Error(), "queue", s.queue) },
+		Horizon: q.Laravel.Horizon, Warn: func(err error) { log.Warn(err.Error(), "queue", s.queue) },
 	})
 	return worker.Queue{Source: source, Reserve: q.Laravel.RetryAfter}, err
 }
 
-func (p *program) symfonyQueue(s station, q *config.Queue, store *sqlstore.Store) (worker.Queue, *messenger.Source, error) {
+func symfonyQueue(s station, q *config.Queue, store *sqlstore.Store, alert func(zabor.Alert)) (worker.Queue, *messenger.Source, error) {
 	host, err := os.Hostname()
 	if err != nil {
 		return worker.Queue{}, nil, err
@@ -160,7 +168,7 @@ func (p *program) symfonyQueue(s station, q *config.Queue, store *sqlstore.Store
 		return worker.Queue{}, nil, err
 	}
 	source, err := messenger.NewSource(s.redis, messenger.Options{
-		Name: s.queue, Config: c, Failed: failed, Secret: string(q.Symfony.AppSecret), Host: host, Alert: p.alert,
+		Name: s.queue, Config: c, Failed: failed, Secret: string(q.Symfony.AppSecret), Host: host, Alert: alert,
 	})
 	if err != nil {
 		return worker.Queue{}, nil, err
@@ -188,7 +196,7 @@ func (p *program) secrets(c *config.Config) *config.Rotation {
 
 // providers makes the clients of c's providers, by name, with credentials as secrets
 // has them.
-func (p *program) providers(c *config.Config, secrets *config.Rotation) (map[string]*provider.Provider, error) {
+func openProviders(c *config.Config, secrets *config.Rotation) (map[string]*provider.Provider, error) {
 	made := map[string]*provider.Provider{}
 	for _, name := range slices.Sorted(maps.Keys(c.Providers)) {
 		profile, _ := c.Profile(name) // Parse has made one of each

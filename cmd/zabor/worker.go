@@ -303,7 +303,7 @@ func (p *program) leftFailed(file *config.Config, store *sqlstore.Store, list []
 			if !ok {
 				continue
 			}
-			row, err := standing(p.ctx, store, key)
+			row, err := store.Reports().Row(p.ctx, key)
 			if err != nil {
 				return n, exit.Store(err)
 			}
