@@ -23,6 +23,7 @@ import (
 	"zabor/audit"
 	"zabor/internal/app"
 	"zabor/internal/config"
+	"zabor/internal/connect"
 	"zabor/internal/console"
 	"zabor/internal/exit"
 	"zabor/provider"
@@ -200,7 +201,7 @@ func (a *auditor) openConfigured() error {
 
 // openLists opens the providers whose own lists are read.
 func (a *auditor) openLists() error {
-	providers, err := openProviders(a.file, a.secrets(a.file))
+	providers, err := connect.OpenProviders(a.file, a.secrets(a.file))
 	if err != nil {
 		return err
 	}
@@ -386,7 +387,7 @@ func (a *auditor) fillFirst(ctx context.Context, ledger *audit.Ledger, seen func
 
 // unlisted tells ledger which steps make what is in no list of their provider's.
 func (a *auditor) unlisted(ctx context.Context, ledger *audit.Ledger) error {
-	providers, err := openProviders(a.file, a.secrets(a.file))
+	providers, err := connect.OpenProviders(a.file, a.secrets(a.file))
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"zabor/internal/config"
+	"zabor/internal/connect"
 	"zabor/provider"
 )
 
@@ -32,7 +33,7 @@ func (c *configCheck) Run(p *program) error {
 	}
 	defer closeAll()
 	secrets := p.secrets(file)
-	providers, err := openProviders(file, secrets)
+	providers, err := connect.OpenProviders(file, secrets)
 	if err != nil {
 		return err
 	}

@@ -10,9 +10,9 @@ import (
 
 	"zabor"
 	"zabor/internal/config"
+	"zabor/internal/connect"
 	"zabor/internal/exit"
 	"zabor/metrics"
-	"zabor/provider"
 	"zabor/seal"
 	"zabor/sqlstore"
 	"zabor/tracing"
@@ -24,7 +24,7 @@ type core struct {
 	file      *config.Config
 	store     *sqlstore.Store
 	secrets   *config.Rotation
-	providers map[string]*provider.Provider
+	providers connect.Providers
 	fence     *zabor.Fence
 	resolver  *zabor.Resolver
 	metrics   *metrics.Metrics // nil: nobody asks for them
@@ -44,11 +44,11 @@ func (p *program) newCore(file *config.Config, store *sqlstore.Store) (*core, er
 		return nil, exit.Store(err)
 	}
 	secrets := p.secrets(file)
-	providers, err := openProviders(file, secrets)
+	providers, err := connect.OpenProviders(file, secrets)
 	if err != nil {
 		return nil, err
 	}
-	fence := &zabor.Fence{Store: store, Secret: secret, Observer: zabor.Observer{Alert: p.alert}, Hook: file.Hook, Address: place(providers)}
+	fence := &zabor.Fence{Store: store, Secret: secret, Observer: zabor.Observer{Alert: p.alert}, Hook: file.Hook, Address: providers.Endpoint}
 	if p.seed != nil {
 		fence.Store = p.seed(store)
 	}
@@ -62,7 +62,7 @@ func (p *program) newCore(file *config.Config, store *sqlstore.Store) (*core, er
 	}
 	c := &core{
 		file: file, store: store, secrets: secrets, providers: providers, fence: fence,
-		resolver: &zabor.Resolver{Fence: fence, Scope: file.Scope, Lookup: lookup(providers), Replay: call(providers)},
+		resolver: &zabor.Resolver{Fence: fence, Scope: file.Scope, Lookup: providers.Lookup, Replay: providers.Call},
 	}
 	if file.Metrics != nil {
 		if err := p.measure(c); err != nil {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"zabor"
+	"zabor/internal/connect"
 	"zabor/provider"
 )
 
@@ -13,7 +14,7 @@ import (
 // for; also a row of a provider that the configuration does not name any more.
 func TestEachRowHasOneResolver(t *testing.T) {
 	never := func(context.Context, zabor.Row) zabor.Outcome { return zabor.Outcome{} }
-	c := &core{resolver: &zabor.Resolver{Scope: "shop", Replay: never}, providers: map[string]*provider.Provider{}}
+	c := &core{resolver: &zabor.Resolver{Scope: "shop", Replay: never}, providers: connect.Providers{}}
 	for _, name := range []string{"stripe", "worldpay"} {
 		builtin, _ := provider.BuiltinNamed(name)
 		var err error

@@ -19,6 +19,7 @@ import (
 	"zabor/dashboard"
 	"zabor/dashboard/access"
 	"zabor/internal/config"
+	"zabor/internal/connect"
 	"zabor/internal/console"
 	"zabor/internal/exit"
 	"zabor/metrics"
@@ -86,7 +87,7 @@ func (p *program) measureDashboard(file *config.Config, store *sqlstore.Store, q
 }
 
 // sources are the queues as the worker has them.
-func sources(list []queue) []worker.Queue {
+func sources(list []connect.Queue) []worker.Queue {
 	all := make([]worker.Queue, len(list))
 	for i, q := range list {
 		all[i] = q.Queue
@@ -100,7 +101,7 @@ type office struct {
 	file   *config.Config
 	store  *sqlstore.Store
 	fence  *zabor.Fence
-	queues []queue // of the configuration; open
+	queues []connect.Queue // of the configuration; open
 }
 
 // serveDashboard listens and serves the dashboard until ctx ends. ended waits for
@@ -187,14 +188,14 @@ func (o *office) provider(name string) dashboard.Provider {
 // depthOf counts what a queue holds. How long its first ready message is there is
 // known where the framework writes it: into a stream's ids, and into the payloads
 // of Laravel 12 and of Horizon.
-func depthOf(q queue) func(context.Context) (dashboard.Depth, error) {
+func depthOf(q connect.Queue) func(context.Context) (dashboard.Depth, error) {
 	return func(ctx context.Context) (dashboard.Depth, error) {
 		d, err := q.Depth(ctx)
 		depth := dashboard.Depth{Ready: d.Ready, Reserved: d.Reserved, Delayed: d.Delayed}
 		if err != nil || d.Ready == 0 {
 			return depth, err
 		}
-		depth.Oldest, _ = oldestReady(ctx, q.Queue) // the counts are good without it
+		depth.Oldest, _ = connect.OldestReady(ctx, q.Queue) // the counts are good without it
 		return depth, nil
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"zabor/doctor"
 	"zabor/internal/app"
 	"zabor/internal/config"
+	"zabor/internal/connect"
 	"zabor/internal/exit"
 	"zabor/sqlstore"
 )
@@ -289,32 +290,32 @@ func (t *doctorServers) named(c *doctorCommand) error {
 
 // file adds the servers of zabor's own configuration.
 func (t *doctorServers) file(file *config.Config) error {
-	list, closeAll, err := stations(file)
+	list, closeAll, err := connect.Connections(file)
 	if err != nil {
 		return err
 	}
 	t.closers = append(t.closers, closeAll)
 	index := map[string]int{}
 	for _, s := range list {
-		where := "Redis of queue " + s.queue
-		key := fmt.Sprintf("%p %d", s.redis, s.db)
+		where := "Redis of queue " + s.QueueName
+		key := fmt.Sprintf("%p %d", s.Redis, s.DB)
 		i, ok := index[key]
 		if !ok {
 			i, index[key] = len(t.redis), len(t.redis)
-			t.redis = append(t.redis, doctor.RedisServer{Where: where, Client: s.redis})
+			t.redis = append(t.redis, doctor.RedisServer{Where: where, Client: s.Redis})
 			for _, k := range file.KeepApart {
 				t.redis[i].Caches = append(t.redis[i].Caches, fmt.Sprintf("%q (keep_apart, database %d)", k.Prefix, k.DB))
 			}
 		}
 		server := &t.redis[i]
-		server.Queues = append(server.Queues, s.queue)
-		server.Keys = append(server.Keys, s.key)
+		server.Queues = append(server.Queues, s.QueueName)
+		server.Keys = append(server.Keys, s.Key)
 		if s.Config != nil {
-			server.Streams = append(server.Streams, doctor.Stream{Transport: s.queue, Stream: s.Stream, Group: s.Group})
+			server.Streams = append(server.Streams, doctor.Stream{Transport: s.QueueName, Stream: s.Stream, Group: s.Group})
 			continue
 		}
-		server.Keys[len(server.Keys)-1] = strings.TrimSuffix(s.key, s.queue) // other queues of the application
-		if horizon := file.Queues[s.queue].Laravel.Horizon; horizon != "" {
+		server.Keys[len(server.Keys)-1] = strings.TrimSuffix(s.Key, s.QueueName) // other queues of the application
+		if horizon := file.Queues[s.QueueName].Laravel.Horizon; horizon != "" {
 			server.Keys = append(server.Keys, horizon)
 		}
 	}

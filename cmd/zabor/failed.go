@@ -16,6 +16,7 @@ import (
 	"zabor"
 	"zabor/dashboard"
 	"zabor/internal/config"
+	"zabor/internal/connect"
 	"zabor/internal/console"
 	"zabor/internal/exit"
 	"zabor/laravel"
@@ -211,7 +212,7 @@ type failures struct {
 	file       *config.Config
 	store      *sqlstore.Store
 	queues     []worker.Queue
-	places     map[string]queue // by name
+	places     map[string]connect.Queue // by name
 	transports []*queueTransport
 	steps      []*step.Step
 	byKey      map[zabor.Key][]found // the messages of steps; nil: not listed yet
@@ -268,8 +269,8 @@ func (p *program) failuresOf(file *config.Config, store *sqlstore.Store, names [
 
 // failuresIn are the failure transports of queues that are open. There is nothing
 // to close.
-func failuresIn(file *config.Config, store *sqlstore.Store, queues []queue) *failures {
-	f := &failures{file: file, store: store, steps: file.Compiled(), places: map[string]queue{}, close: func() {}}
+func failuresIn(file *config.Config, store *sqlstore.Store, queues []connect.Queue) *failures {
+	f := &failures{file: file, store: store, steps: file.Compiled(), places: map[string]connect.Queue{}, close: func() {}}
 	for _, q := range queues {
 		f.places[q.Name()] = q
 		f.queues = append(f.queues, q.Queue)

@@ -5,6 +5,7 @@ import (
 
 	"zabor"
 	"zabor/internal/config"
+	"zabor/internal/connect"
 	"zabor/internal/console"
 	"zabor/internal/exit"
 	"zabor/sqlstore"
@@ -48,7 +49,7 @@ func (p *program) giveUp(file *config.Config, store *sqlstore.Store, names []str
 // worker has had them: those PHP may have died with in the call, and those that a worker
 // of zabor's has, or died with. A message that was put back before anybody began is
 // neither.
-func (p *program) leftQueued(file *config.Config, store *sqlstore.Store, list []queue) (n int, err error) {
+func (p *program) leftQueued(file *config.Config, store *sqlstore.Store, list []connect.Queue) (n int, err error) {
 	f := failuresIn(file, store, list)
 	for _, q := range list {
 		for m, err := range q.Look(p.ctx) {

@@ -13,6 +13,7 @@ import (
 
 	"zabor"
 	"zabor/internal/config"
+	"zabor/internal/connect"
 	"zabor/internal/console"
 	"zabor/internal/exit"
 	"zabor/laravel"
@@ -56,8 +57,8 @@ func (c *importCommand) Run(p *program) error {
 	if err := choice.choose(file); err != nil {
 		return err
 	}
-	databases := newApplications(file, store)
-	defer databases.close()
+	databases := connect.NewDatabases(file, store)
+	defer databases.Close()
 	i, err := p.newImporter(file, store, databases, c.DryRun)
 	if err != nil {
 		return err
@@ -244,7 +245,7 @@ func (i *importer) met(k zabor.Key) {
 	i.steppedOn[name] = true
 }
 
-func (p *program) newImporter(file *config.Config, store *sqlstore.Store, databases *applications, readOnly bool) (*importer, error) {
+func (p *program) newImporter(file *config.Config, store *sqlstore.Store, databases *connect.Databases, readOnly bool) (*importer, error) {
 	if err := store.Setup().Check(p.ctx); err != nil {
 		return nil, exit.Store(err)
 	}
@@ -257,9 +258,9 @@ func (p *program) newImporter(file *config.Config, store *sqlstore.Store, databa
 			return nil, exit.Store(err)
 		}
 	}
-	steps, err := compiledSteps(databases)
+	steps, err := connect.Steps(databases)
 	if err == nil {
-		err = databases.reachable(p.ctx)
+		err = databases.Reachable(p.ctx)
 	}
 	if err != nil {
 		return nil, err
@@ -277,7 +278,7 @@ const mostLooks = 10
 // queue holds what others have had on s and in its failure transport. Messages
 // move, even where nobody but zabor takes any: it looks again until it finds nothing
 // new.
-func (i *importer) queue(ctx context.Context, s queue) (inventory, error) {
+func (i *importer) queue(ctx context.Context, s connect.Queue) (inventory, error) {
 	found, err := i.look(ctx, s)
 	for n := 1; err == nil && !i.readOnly; n++ {
 		var more inventory
@@ -294,9 +295,9 @@ func (i *importer) queue(ctx context.Context, s queue) (inventory, error) {
 }
 
 // look goes once through everything.
-func (i *importer) look(ctx context.Context, s queue) (inventory, error) {
+func (i *importer) look(ctx context.Context, s connect.Queue) (inventory, error) {
 	v := inventory{Queue: s.Name(), had: map[worker.Place]int{}}
-	if !s.shared {
+	if !s.Shared {
 		// With PHP workers at work, what they have is theirs to finish; what they
 		// leave is held by the worker that is given it.
 		for m, err := range s.Look(ctx) {
@@ -309,7 +310,7 @@ func (i *importer) look(ctx context.Context, s queue) (inventory, error) {
 		}
 	}
 	for m, err := range transports(s.Queue, i.store)[0].entries(ctx, "") {
-		if s.failed.NoTable(err) {
+		if s.FailedIn.NoTable(err) {
 			i.log.Warn("there is no failure transport: nothing can have failed there before, and nothing can be parked there; make its table, or name it under failed:", "queue", s.Name(), "error", err)
 			v.NoTransport = true
 			break

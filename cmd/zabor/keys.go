@@ -8,13 +8,13 @@ import (
 	"iter"
 	"net/url"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"zabor"
 	"zabor/dashboard"
 	"zabor/internal/config"
+	"zabor/internal/connect"
 	"zabor/internal/console"
 	"zabor/internal/exit"
 	"zabor/keyschema"
@@ -153,7 +153,7 @@ func (p *program) reviewKeys() (*keyschema.Installation, *keyschema.Review, func
 }
 
 // installation is what the key schemas of file belong to.
-func (p *program) installation(file *config.Config, store *sqlstore.Store, list []queue) *keyschema.Installation {
+func (p *program) installation(file *config.Config, store *sqlstore.Store, list []connect.Queue) *keyschema.Installation {
 	i := &keyschema.Installation{Store: store, Scope: file.Scope, Steps: file.Compiled(), Messages: p.everyMessage(store)}
 	for _, q := range list {
 		address := string(file.Redis)
@@ -161,19 +161,10 @@ func (p *program) installation(file *config.Config, store *sqlstore.Store, list 
 			address = string(s.DSN)
 		}
 		i.Queues = append(i.Queues, keyschema.Queue{
-			Name: q.Name(), Redis: q.redis, Key: q.markerKey(), Location: serverOf(address) + " " + q.place(),
+			Name: q.Name(), Redis: q.Redis, Key: q.ScopeKey(), Location: serverOf(address) + " " + q.Location(),
 		})
 	}
 	return i
-}
-
-// markerKey is the key in Redis that says which installation takes from s.
-func (s queue) markerKey() string {
-	const queues = "queues:"
-	if at := strings.LastIndex(s.key, queues); s.Config == nil && at >= 0 {
-		return s.key[:at] + "zabor:" + s.key[at+len(queues):] + ":scope"
-	}
-	return s.key + "__zabor"
 }
 
 // serverOf is the server of an address of Redis, without its credentials.
@@ -202,7 +193,7 @@ func (p *program) everyMessage(store *sqlstore.Store) func(context.Context) iter
 			}
 			defer closeAll()
 			for _, q := range list {
-				for m, err := range q.everything(ctx, store) {
+				for m, err := range everything(ctx, q, store) {
 					if !yield(m, err) || err != nil {
 						return
 					}
@@ -214,7 +205,7 @@ func (p *program) everyMessage(store *sqlstore.Store) func(context.Context) iter
 
 // everything gives the messages of s and of its failure transport, up to the first
 // error.
-func (s queue) everything(ctx context.Context, store *sqlstore.Store) iter.Seq2[keyschema.Message, error] {
+func everything(ctx context.Context, s connect.Queue, store *sqlstore.Store) iter.Seq2[keyschema.Message, error] {
 	return func(yield func(keyschema.Message, error) bool) {
 		give := func(m *worker.Message, place worker.Place) bool {
 			return yield(keyschema.Message{Message: m.Message, IDs: []string{m.ID, m.RetryOf}, Queue: s.Name(), Place: string(place), Err: m.Err}, nil)
@@ -232,7 +223,7 @@ func (s queue) everything(ctx context.Context, store *sqlstore.Store) iter.Seq2[
 			yield(keyschema.Message{}, exit.Usage(fmt.Errorf("queue %s: what failed on it cannot be read: %w", s.Name(), err), "nothing was started, and nothing was changed; mend the table, or name it under failed:"))
 		}
 		for m, err := range transports(s.Queue, store)[0].entries(ctx, "") {
-			if s.failed.NoTable(err) {
+			if s.FailedIn.NoTable(err) {
 				return
 			}
 			if err != nil {
@@ -288,7 +279,7 @@ func (p *program) checkKeys(i *keyschema.Installation, importing bool) (*keysche
 
 // guardKeys puts the key schemas in force, and lets the fence capture only under those
 // that are, until stop is called. It also tells that this process is alive.
-func (p *program) guardKeys(c *core, list []queue, status func() dashboard.Status) (keys *keyschema.Guard, stop func(), err error) {
+func (p *program) guardKeys(c *core, list []connect.Queue, status func() dashboard.Status) (keys *keyschema.Guard, stop func(), err error) {
 	i := p.installation(c.file, c.store, list)
 	r, err := p.checkKeys(i, false)
 	if err != nil {

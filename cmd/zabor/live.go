@@ -19,6 +19,7 @@ import (
 
 	"zabor/doctor"
 	"zabor/internal/config"
+	"zabor/internal/connect"
 	"zabor/internal/console"
 	"zabor/internal/exit"
 	"zabor/provider"
@@ -76,7 +77,7 @@ func (l *liveChecks) failed(what string, err error) {
 }
 
 // live asks all servers of file.
-func (p *program) live(file *config.Config, store *sqlstore.Store, queues []queue, providers map[string]*provider.Provider) ([]liveCheck, error) {
+func (p *program) live(file *config.Config, store *sqlstore.Store, queues []connect.Queue, providers connect.Providers) ([]liveCheck, error) {
 	l := &liveChecks{program: p, file: file, store: store}
 	// A file that is not there yet is no server that is away; nothing that is kept
 	// in it can be asked.
@@ -138,14 +139,14 @@ func (l *liveChecks) server(where string, examine func(context.Context) ([]docto
 }
 
 // tables asks whether the fence's tables and the failure transports may be used.
-func (l *liveChecks) tables(queues []queue) {
+func (l *liveChecks) tables(queues []connect.Queue) {
 	for _, t := range sqlstore.Tables() {
 		l.table("fence", l.store, t, "zabor migrate")
 	}
 	for _, q := range queues {
 		t, what := failedTable(l.file.Queues[q.Name()]), "queues."+q.Name()+".failed"
 		if t.Name != "" {
-			l.table(what, q.failed, t, "make it as the framework does (php artisan queue:failed-table and migrate; messenger:setup-transports), or name it under "+what)
+			l.table(what, q.FailedIn, t, "make it as the framework does (php artisan queue:failed-table and migrate; messenger:setup-transports), or name it under "+what)
 		}
 	}
 }
@@ -167,7 +168,7 @@ func failedTable(q *config.Queue) sqlstore.Table {
 }
 
 // keys asks whether keys are made as those of the rows that are there.
-func (l *liveChecks) keys(queues []queue) {
+func (l *liveChecks) keys(queues []connect.Queue) {
 	if _, err := l.checkKeys(l.installation(l.file, l.store, queues), false); err != nil {
 		l.failed("steps", err)
 		return
@@ -218,9 +219,9 @@ func (l *liveChecks) table(what string, store *sqlstore.Store, t sqlstore.Table,
 
 // statements lets the databases look at the SQL of all steps.
 func (l *liveChecks) statements() error {
-	databases := newApplications(l.file, l.store)
-	defer databases.close()
-	application, err := databases.at("", "database")
+	databases := connect.NewDatabases(l.file, l.store)
+	defer databases.Close()
+	application, err := databases.At("", "database")
 	if err != nil {
 		return err
 	}
@@ -249,7 +250,7 @@ func (l *liveChecks) statements() error {
 }
 
 // queue asks what a start asks of a queue.
-func (l *liveChecks) queue(q queue) {
+func (l *liveChecks) queue(q connect.Queue) {
 	what := "queues." + q.Name()
 	before := len(l.list)
 	told := &gatherer{told: func(text, fix string) { l.add(liveWarning, what, text, fix) }}
@@ -260,7 +261,7 @@ func (l *liveChecks) queue(q queue) {
 	for err := range quiet.checkQueue(ctx, q, false) {
 		l.failed(what, err)
 	}
-	if c := q.Config; c != nil && q.redis.Exists(ctx, c.Stream).Val() == 0 {
+	if c := q.Config; c != nil && q.Redis.Exists(ctx, c.Stream).Val() == 0 {
 		l.add(liveWarning, what, "there is no stream "+c.Stream+" yet", "nothing, if the application has not sent anything to it; else it sends somewhere else")
 	}
 	if m, err := readMarker(ctx, l.file, l.store, q); err == nil && len(m.new(l.file.Compiled())) > 0 {
@@ -276,7 +277,7 @@ func (l *liveChecks) queue(q queue) {
 }
 
 // providers asks whether they take the credentials.
-func (l *liveChecks) providers(all map[string]*provider.Provider) {
+func (l *liveChecks) providers(all connect.Providers) {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		what := "providers." + name
 		switch err := all[name].Probe(l.ctx); {

@@ -11,6 +11,7 @@ import (
 
 	"zabor"
 	"zabor/internal/config"
+	"zabor/internal/connect"
 	"zabor/internal/exit"
 	"zabor/sqlstore"
 	"zabor/step"
@@ -24,12 +25,12 @@ import (
 // zabor_meta says so from then on.
 
 // checkOthers refuses to take messages beside others than zabor.
-func (p *program) checkOthers(ctx context.Context, s queue) error {
+func (p *program) checkOthers(ctx context.Context, s connect.Queue) error {
 	others, err := s.Others(ctx)
 	if err != nil {
 		return exit.Unreachable(err, "nothing was taken; is Redis up, and is its address right?")
 	}
-	if s.shared {
+	if s.Shared {
 		p.log.Warn("the queue is shared: a charge that zabor has begun and could not finish may be given to a PHP worker, which knows no fence", "queue", s.Name(), "others", len(others))
 		return nil
 	}
@@ -52,7 +53,7 @@ const (
 
 // watchOthers tells of consumers that come to a queue while zabor takes from it,
 // until ctx ends.
-func (p *program) watchOthers(ctx context.Context, s queue) {
+func (p *program) watchOthers(ctx context.Context, s connect.Queue) {
 	w := watch{seen: map[string]time.Time{}}
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
@@ -79,7 +80,7 @@ func (p *program) watchOthers(ctx context.Context, s queue) {
 	}
 }
 
-func foreign(s queue, others []worker.Other) zabor.Alert {
+func foreign(s connect.Queue, others []worker.Other) zabor.Alert {
 	text := fmt.Sprintf("queue %s: %s, and is not zabor's", s.Name(), others[0].What)
 	if more := len(others) - 1; more > 0 {
 		text += fmt.Sprintf(" (and %d more such sights)", more)
@@ -132,15 +133,8 @@ func (w *watch) news(others []worker.Other, now time.Time) []worker.Other {
 // that class were, and a place and «imported» that an import has looked at all of it
 // since. Only a drain that leaves nothing takes a place away.
 
-func markerName(file *config.Config, s queue) string { return "queue:" + file.Scope + "/" + s.Name() }
-
-// place is where s is, without its server: that may be reached by many names.
-func (s queue) place() string {
-	kind := "laravel"
-	if s.Config != nil {
-		kind = "symfony"
-	}
-	return fmt.Sprintf("%s %d %s", kind, s.db, strconv.Quote(s.key))
+func markerName(file *config.Config, s connect.Queue) string {
+	return "queue:" + file.Scope + "/" + s.Name()
 }
 
 // marker is what the marker of a queue says.
@@ -149,15 +143,15 @@ type marker struct {
 	lines []string
 }
 
-func readMarker(ctx context.Context, file *config.Config, store *sqlstore.Store, s queue) (marker, error) {
+func readMarker(ctx context.Context, file *config.Config, store *sqlstore.Store, s connect.Queue) (marker, error) {
 	value, _, err := store.Meta().Get(ctx, markerName(file, s))
 	if err != nil {
 		return marker{}, exit.Store(err)
 	}
-	return marker{s.place(), strings.FieldsFunc(string(value), func(r rune) bool { return r == '\n' })}, nil
+	return marker{s.Location(), strings.FieldsFunc(string(value), func(r rune) bool { return r == '\n' })}, nil
 }
 
-func (m marker) write(ctx context.Context, file *config.Config, store *sqlstore.Store, s queue) error {
+func (m marker) write(ctx context.Context, file *config.Config, store *sqlstore.Store, s connect.Queue) error {
 	if err := store.Meta().Set(ctx, markerName(file, s), []byte(strings.Join(m.lines, "\n"))); err != nil {
 		return exit.Store(err)
 	}
@@ -194,7 +188,7 @@ func (m marker) new(steps []*step.Step) (classes []string) {
 }
 
 // imported writes that an import has looked at all of s.
-func imported(ctx context.Context, file *config.Config, store *sqlstore.Store, s queue) error {
+func imported(ctx context.Context, file *config.Config, store *sqlstore.Store, s connect.Queue) error {
 	m, err := readMarker(ctx, file, store, s)
 	if err != nil || m.imported() {
 		return err
@@ -204,7 +198,7 @@ func imported(ctx context.Context, file *config.Config, store *sqlstore.Store, s
 }
 
 // own writes that s was taken over, with messages of these classes.
-func own(ctx context.Context, file *config.Config, store *sqlstore.Store, s queue, classes []string) error {
+func own(ctx context.Context, file *config.Config, store *sqlstore.Store, s connect.Queue, classes []string) error {
 	m, err := readMarker(ctx, file, store, s)
 	if err != nil {
 		return err
@@ -224,12 +218,12 @@ func own(ctx context.Context, file *config.Config, store *sqlstore.Store, s queu
 
 // disown writes that s is not zabor's any more: a start looks at all of it anew. The
 // table still knows which installation had it.
-func disown(ctx context.Context, file *config.Config, store *sqlstore.Store, s queue) error {
+func disown(ctx context.Context, file *config.Config, store *sqlstore.Store, s connect.Queue) error {
 	m, err := readMarker(ctx, file, store, s)
 	if err != nil {
 		return err
 	}
-	if err := s.redis.Del(ctx, s.markerKey()).Err(); err != nil {
+	if err := s.Redis.Del(ctx, s.ScopeKey()).Err(); err != nil {
 		return exit.Unreachable(fmt.Errorf("queue %s: %w", s.Name(), err), "nothing was changed; is Redis up?")
 	}
 	return m.without().write(ctx, file, store, s)
@@ -244,7 +238,7 @@ func (m marker) without() marker {
 // takeOver owns the queues that were not yet, and messages of classes that had no step
 // before. Where others have had such messages it refuses: without rows, they would be
 // called for as if nobody had.
-func (p *program) takeOver(ctx context.Context, i *importer, list []queue) error {
+func (p *program) takeOver(ctx context.Context, i *importer, list []connect.Queue) error {
 	for _, s := range list {
 		m, err := readMarker(ctx, i.file, i.store, s)
 		if err != nil {
@@ -290,7 +284,7 @@ func (p *program) takeOver(ctx context.Context, i *importer, list []queue) error
 }
 
 // importCommandLine is the import of s as a person types it.
-func importCommandLine(file *config.Config, s queue) string {
+func importCommandLine(file *config.Config, s connect.Queue) string {
 	words := []string{"zabor", "import", "-c", file.Path, "--queue", s.Name()}
 	for n, word := range words {
 		if strings.ContainsFunc(word, func(r rune) bool {

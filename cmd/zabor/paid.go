@@ -16,6 +16,7 @@ import (
 	"zabor"
 	"zabor/audit"
 	"zabor/internal/config"
+	"zabor/internal/connect"
 	"zabor/internal/console"
 	"zabor/internal/exit"
 	"zabor/provider"
@@ -62,7 +63,7 @@ type paidImport struct {
 
 // importPaid reads the evidence that c names and writes its rows. The ledger is the
 // caller's to close; nil: there is no evidence.
-func (i *importer) importPaid(by *program, c *importCommand, databases *applications) (*paidImport, error) {
+func (i *importer) importPaid(by *program, c *importCommand, databases *connect.Databases) (*paidImport, error) {
 	ctx := by.ctx
 	if c.PaymentsQuery == "" && len(c.ProviderExport) == 0 {
 		return nil, nil
@@ -112,7 +113,7 @@ func (c *importCommand) exports(p *program, i *importer) ([]audit.Export, error)
 }
 
 // read puts all evidence into the ledger.
-func (p *paidImport) read(ctx context.Context, c *importCommand, exports []audit.Export, databases *applications) error {
+func (p *paidImport) read(ctx context.Context, c *importCommand, exports []audit.Export, databases *connect.Databases) error {
 	seen := func(what string) func(int64) {
 		return func(n int64) { p.say("\r%s: %d read%20s", what, n, "") }
 	}
@@ -127,7 +128,7 @@ func (p *paidImport) read(ctx context.Context, c *importCommand, exports []audit
 		return nil
 	}
 	if c.PaymentsQuery != "" {
-		application, err := databases.at("", "database")
+		application, err := databases.At("", "database")
 		if err != nil {
 			return err
 		}

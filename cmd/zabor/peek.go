@@ -15,11 +15,11 @@ import (
 
 	"zabor"
 	"zabor/internal/config"
+	"zabor/internal/connect"
 	"zabor/internal/console"
 	"zabor/internal/exit"
 	"zabor/laravel"
 	"zabor/messenger"
-	"zabor/provider"
 	"zabor/sqlstore"
 	"zabor/step"
 	"zabor/worker"
@@ -104,8 +104,8 @@ func (c *peekCommand) Run(p *program) error {
 	} else if len(file.Queues) == 0 {
 		return exit.Usage(fmt.Errorf("%s: no queues are configured", file.Path), "write them under queues:")
 	}
-	databases := newApplications(file, store)
-	defer databases.close()
+	databases := connect.NewDatabases(file, store)
+	defer databases.Close()
 	k, err := p.newPeeker(file, store, databases)
 	if err != nil {
 		return err
@@ -131,7 +131,7 @@ func (c *peekCommand) Run(p *program) error {
 }
 
 // file looks at one message that is in a file.
-func (c *peekCommand) file(ctx context.Context, k *peeker, list []queue, out *peekOutput) error {
+func (c *peekCommand) file(ctx context.Context, k *peeker, list []connect.Queue, out *peekOutput) error {
 	if len(list) != 1 {
 		return exit.Usage(fmt.Errorf("--message %s: whose message is it? there are the queues %v", c.Message, slices.Sorted(maps.Keys(k.file.Queues))), "name one: zabor peek QUEUE --message FILE")
 	}
@@ -154,7 +154,7 @@ func (c *peekCommand) file(ctx context.Context, k *peeker, list []queue, out *pe
 	return out.message(one)
 }
 
-func (c *peekCommand) queues(p *program, k *peeker, list []queue, out *peekOutput) error {
+func (c *peekCommand) queues(p *program, k *peeker, list []connect.Queue, out *peekOutput) error {
 	for _, q := range list {
 		depth, err := q.Depth(p.ctx)
 		if err != nil {
@@ -227,11 +227,11 @@ type peeker struct {
 	fence     *zabor.Fence
 	steps     []*step.Step
 	bus       worker.Bus
-	providers map[string]*provider.Provider
+	providers connect.Providers
 	markers   map[string]marker // by queue; read once
 }
 
-func (p *program) newPeeker(file *config.Config, store *sqlstore.Store, databases *applications) (*peeker, error) {
+func (p *program) newPeeker(file *config.Config, store *sqlstore.Store, databases *connect.Databases) (*peeker, error) {
 	k := &peeker{file: file, store: store, migrated: true, bus: busOf(file), markers: map[string]marker{}}
 	secret, err := store.Setup().Secret(p.ctx)
 	switch {
@@ -241,17 +241,17 @@ func (p *program) newPeeker(file *config.Config, store *sqlstore.Store, database
 		return nil, exit.Store(err)
 	}
 	k.fence = &zabor.Fence{Store: store, Secret: secret}
-	if k.providers, err = openProviders(file, p.secrets(file)); err != nil {
+	if k.providers, err = connect.OpenProviders(file, p.secrets(file)); err != nil {
 		return nil, err
 	}
-	if k.steps, err = compiledSteps(databases); err == nil {
-		err = databases.reachable(p.ctx)
+	if k.steps, err = connect.Steps(databases); err == nil {
+		err = databases.Reachable(p.ctx)
 	}
 	return k, err
 }
 
 // foresee is what a worker would do with m, which lies at place.
-func (k *peeker) foresee(ctx context.Context, q queue, m *worker.Message, place worker.Place) (peeked, error) {
+func (k *peeker) foresee(ctx context.Context, q connect.Queue, m *worker.Message, place worker.Place) (peeked, error) {
 	one := peeked{Queue: q.Name(), Place: place, ID: m.ID, Class: m.Class}
 	at := slices.IndexFunc(k.steps, func(s *step.Step) bool { return s.Matches(m.Class) })
 	switch {
@@ -287,7 +287,7 @@ func (k *peeker) foresee(ctx context.Context, q queue, m *worker.Message, place 
 		if err != nil {
 			return one, err
 		}
-		if !takenOver && (place == failedPlace || !q.shared) {
+		if !takenOver && (place == failedPlace || !q.Shared) {
 			one.Verdict, one.Reason = verdictHold, "another worker has had it, and may have made the call: \"zabor import\" holds it before a worker starts"
 			k.show(&one, e)
 			return one, nil
@@ -341,7 +341,7 @@ func (k *peeker) row(ctx context.Context, key zabor.Key) (*zabor.Row, error) {
 }
 
 // takenOver reports whether q was taken over, with messages of class.
-func (k *peeker) takenOver(ctx context.Context, q queue, class string) (bool, error) {
+func (k *peeker) takenOver(ctx context.Context, q connect.Queue, class string) (bool, error) {
 	if !k.migrated {
 		return false, nil
 	}

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/term"
 
 	"zabor/internal/config"
+	"zabor/internal/connect"
 	"zabor/internal/console"
 	"zabor/internal/exit"
 	"zabor/laravel"
@@ -117,19 +118,19 @@ func (p *program) ownPlace(dir string) (*prove.Place, func() error, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	list, closeStations, err := stations(file)
+	list, closeStations, err := connect.Connections(file)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer closeStations()
 	on := prove.Installation{Fence: string(file.Fence), RedisURL: string(file.Redis), Keys: map[string]string{}}
 	for _, s := range list {
-		on.Keys[s.queue] = s.key
+		on.Keys[s.QueueName] = s.Key
 	}
 	on.Fencing = fencing(file)
 	var clients []redis.UniversalClient
 	if file.Redis != "" {
-		if on.Redis, err = newRedis(string(file.Redis)); err != nil {
+		if on.Redis, err = connect.Redis(string(file.Redis)); err != nil {
 			return nil, nil, exit.Usage(fmt.Errorf("%s: redis: %w", file.Path, err), "")
 		}
 		clients = append(clients, on.Redis)
@@ -310,7 +311,7 @@ func (c *proveWorkerCommand) Run(p *program) error {
 		Payments: store.DB(), Dialect: store.Dialect(), Scope: s.Scope, At: stop, Log: p.log,
 	}
 	if s.Queue == prove.Laravel {
-		client, err := newRedis(s.Redis)
+		client, err := connect.Redis(s.Redis)
 		if err != nil {
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 
 	"zabor"
 	"zabor/internal/config"
+	"zabor/internal/connect"
 	"zabor/internal/console"
 	"zabor/internal/exit"
 	"zabor/proxy"
@@ -85,7 +86,7 @@ func (p *program) serveAll(choose func(*config.Config) error, kind, stopMoment s
 		return err
 	}
 	var w *worker.Worker
-	var list []queue
+	var list []connect.Queue
 	if len(file.Queues) > 0 {
 		var closeAll func()
 		if w, list, closeAll, err = p.newWorker(core); err != nil {
@@ -218,7 +219,7 @@ func (o *openProxy) close(cancel func()) {
 // watched. The core is nil where ctx ends before. why is what is wrong.
 func (p *program) observeWithout(ctx context.Context, cancel func(), file *config.Config, store *sqlstore.Store, why error) (*openProxy, *core, error) {
 	secrets := p.secrets(file)
-	providers, err := openProviders(file, secrets)
+	providers, err := connect.OpenProviders(file, secrets)
 	if err != nil {
 		return nil, nil, err
 	}

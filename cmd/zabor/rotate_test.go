@@ -16,6 +16,7 @@ import (
 
 	"zabor"
 	"zabor/internal/config"
+	"zabor/internal/connect"
 	"zabor/internal/exit"
 	"zabor/provider"
 )
@@ -44,7 +45,7 @@ func TestASecretIsReadAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := &program{log: slog.New(slog.DiscardHandler)}
-	providers, err := openProviders(c, p.secrets(c))
+	providers, err := connect.OpenProviders(c, p.secrets(c))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,10 +58,10 @@ func TestASecretIsReadAgain(t *testing.T) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if o := call(providers)(ctx, row); o.Verdict != zabor.Done {
+		if o := providers.Call(ctx, row); o.Verdict != zabor.Done {
 			t.Errorf("call: %+v", o)
 		}
-		if _, err := lookup(providers)(ctx, row); err != nil {
+		if _, err := providers.Lookup(ctx, row); err != nil {
 			t.Error(err)
 		}
 		mu.Lock()

@@ -5,72 +5,21 @@ import (
 	"fmt"
 	"iter"
 	"maps"
-	"net"
 	"net/url"
 	"slices"
 	"strings"
 
-	"github.com/redis/go-redis/v9"
-
 	"zabor/internal/config"
+	"zabor/internal/connect"
 	"zabor/internal/exit"
 	"zabor/laravel"
-	"zabor/messenger"
 	"zabor/provider"
 	"zabor/worker"
 )
 
-// station is where a queue is in Redis.
-type station struct {
-	queue             string // its name in the configuration
-	key               string // with which all of its keys begin
-	db                int
-	redis             redis.UniversalClient
-	*messenger.Config // of a Symfony queue; nil: it is Laravel's
-}
-
-// stations are the queues' places. close ends their connections; it is never nil.
-func stations(file *config.Config) (list []station, closeAll func(), err error) {
-	var clients []redis.UniversalClient
-	closeAll = func() {
-		for _, c := range clients {
-			c.Close()
-		}
-	}
-	fail := func(key string, err error) ([]station, func(), error) {
-		closeAll()
-		return nil, func() {}, exit.Usage(config.Errors{file.Finding(key, err.Error(), "")}, "nothing was started; "+addressFix)
-	}
-	var client redis.UniversalClient // of all Laravel queues
-	for _, name := range slices.Sorted(maps.Keys(file.Queues)) {
-		switch q := file.Queues[name]; {
-		case q.Laravel != nil:
-			if client == nil {
-				if client, err = newRedis(string(file.Redis)); err != nil {
-					return fail("redis", err)
-				}
-				clients = append(clients, client)
-			}
-			list = append(list, station{queue: name, key: laravel.Key(client, q.Laravel.Prefix, name), db: database(client), redis: client})
-		case q.Symfony != nil:
-			c, err := messenger.ParseDSN(string(q.Symfony.DSN))
-			if err != nil {
-				return fail("queues."+name+".symfony.dsn", err)
-			}
-			client := redis.NewUniversalClient(c.Options())
-			clients = append(clients, client)
-			list = append(list, station{queue: name, key: c.Stream, db: c.DB, redis: client, Config: &c})
-		}
-	}
-	return list, closeAll, nil
-}
-
-// addressFix says how a password is written into an address.
-const addressFix = "in an address's user and password write %23 for #, %40 for @, %2F for /, %3A for :, %3F for ? and %25 for %"
-
 // startUp refuses what would lose messages or have them taken by two, before any
 // is taken, and says what a person wants to see of a start.
-func (p *program) startUp(ctx context.Context, file *config.Config, list []queue, acceptEviction bool) error {
+func (p *program) startUp(ctx context.Context, file *config.Config, list []connect.Queue, acceptEviction bool) error {
 	if err := p.checkPlaces(file, list); err != nil {
 		return err
 	}
@@ -95,7 +44,7 @@ func (p *program) startUp(ctx context.Context, file *config.Config, list []queue
 
 // checkQueue gives each reason not to take from a queue, and logs what is a warning
 // only.
-func (p *program) checkQueue(ctx context.Context, s queue, acceptEviction bool) iter.Seq[error] {
+func (p *program) checkQueue(ctx context.Context, s connect.Queue, acceptEviction bool) iter.Seq[error] {
 	return func(yield func(error) bool) {
 		for _, check := range []func() error{
 			func() error { return p.checkServer(ctx, s, acceptEviction) },
@@ -135,21 +84,21 @@ func (p *program) tellProvider(file *config.Config, name string) {
 
 // checkPlaces looks for what the configuration alone tells: keys that a cache
 // would clear, and messages that would be forwarded in a circle.
-func (p *program) checkPlaces(file *config.Config, list []queue) error {
+func (p *program) checkPlaces(file *config.Config, list []connect.Queue) error {
 	if wrong := sharedKeys(file, list); len(wrong) > 0 {
 		return exit.Usage(config.Errors(wrong), "nothing was started")
 	}
 	for _, s := range list {
 		for i, k := range file.KeepApart {
-			if k.DB != s.db {
+			if k.DB != s.DB {
 				continue
 			}
-			if strings.HasPrefix(s.key, k.Prefix) || strings.HasPrefix(k.Prefix, s.key) {
+			if strings.HasPrefix(s.Key, k.Prefix) || strings.HasPrefix(k.Prefix, s.Key) {
 				return exit.Usage(fmt.Errorf("%s: keep_apart[%d]: the keys of queue %s begin with %q and those of the cache or sessions with %q, in database %d: whoever clears these by their prefix deletes messages",
-					file.Path, i, s.Name(), s.key, k.Prefix, s.db), "nothing was started; give the queue, or the cache, a prefix or a database of its own, in the application too")
+					file.Path, i, s.Name(), s.Key, k.Prefix, s.DB), "nothing was started; give the queue, or the cache, a prefix or a database of its own, in the application too")
 			}
 			p.log.Warn("cache or sessions are in the queue's database: no prefix protects messages from FLUSHDB, which Laravel's cache:clear is",
-				"queue", s.Name(), "prefix", k.Prefix, "db", s.db)
+				"queue", s.Name(), "prefix", k.Prefix, "db", s.DB)
 		}
 		if s.Config == nil {
 			continue
@@ -166,7 +115,7 @@ func (p *program) checkPlaces(file *config.Config, list []queue) error {
 
 // circles are the settings that send messages to the stream of s, from which
 // zabor takes them again.
-func circles(file *config.Config, s queue) (wrong []config.Finding) {
+func circles(file *config.Config, s connect.Queue) (wrong []config.Finding) {
 	check := func(target, key string) {
 		if target == s.Stream {
 			wrong = append(wrong, file.Finding(key, fmt.Sprintf("%s is the stream of queue %s, which zabor takes from: the message would come back, and go on for ever", target, s.Name()),
@@ -184,33 +133,9 @@ func circles(file *config.Config, s queue) (wrong []config.Finding) {
 	return wrong
 }
 
-// server is where a client connects to, in one spelling for each server.
-func server(s station) string {
-	var addrs []string
-	switch {
-	case s.Config != nil:
-		addrs = append(addrs, s.Addrs...)
-	default:
-		switch client := s.redis.(type) {
-		case *redis.Client:
-			addrs = append(addrs, client.Options().Addr)
-		case *redis.ClusterClient:
-			addrs = append(addrs, client.Options().Addrs...)
-		}
-	}
-	for i, a := range addrs {
-		host, port, err := net.SplitHostPort(strings.ToLower(a))
-		if err == nil && (host == "localhost" || net.ParseIP(host).IsLoopback()) {
-			addrs[i] = "127.0.0.1:" + port
-		}
-	}
-	slices.Sort(addrs)
-	return strings.Join(addrs, ",")
-}
-
 // sharedKeys are the settings by which one key in Redis is two things: two queues,
 // or a queue and a failure transport. What zabor puts there it would take again.
-func sharedKeys(file *config.Config, list []queue) (wrong []config.Finding) {
+func sharedKeys(file *config.Config, list []connect.Queue) (wrong []config.Finding) {
 	type place struct {
 		server string
 		db     int
@@ -218,24 +143,24 @@ func sharedKeys(file *config.Config, list []queue) (wrong []config.Finding) {
 	}
 	queues := map[place]string{}
 	for _, s := range list {
-		at := place{server(s.station), s.db, s.key}
-		key := "queues." + s.queue + ".laravel"
+		at := place{connect.Server(s.Connection), s.DB, s.Key}
+		key := "queues." + s.QueueName + ".laravel"
 		if s.Config != nil {
-			key = "queues." + s.queue + ".symfony.dsn"
+			key = "queues." + s.QueueName + ".symfony.dsn"
 		}
 		if other, taken := queues[at]; taken {
-			wrong = append(wrong, file.Finding(key, fmt.Sprintf("%s in database %d is queue %s too: each would take, and ack, the other's messages", s.key, s.db, other), "write a stream (or prefix and name) of its own, or take one of the queues out"))
+			wrong = append(wrong, file.Finding(key, fmt.Sprintf("%s in database %d is queue %s too: each would take, and ack, the other's messages", s.Key, s.DB, other), "write a stream (or prefix and name) of its own, or take one of the queues out"))
 			continue
 		}
-		queues[at] = s.queue
+		queues[at] = s.QueueName
 	}
 	for _, s := range list {
-		failed := file.Queues[s.queue].Failed
+		failed := file.Queues[s.QueueName].Failed
 		if s.Config == nil || failed == nil || failed.Stream == "" {
 			continue
 		}
-		if other, taken := queues[place{server(s.station), s.db, failed.Stream}]; taken {
-			wrong = append(wrong, file.Finding("queues."+s.queue+".failed.stream", fmt.Sprintf("%s is the stream of queue %s, which zabor takes from: a failed message would come back, and go on for ever", failed.Stream, other),
+		if other, taken := queues[place{connect.Server(s.Connection), s.DB, failed.Stream}]; taken {
+			wrong = append(wrong, file.Finding("queues."+s.QueueName+".failed.stream", fmt.Sprintf("%s is the stream of queue %s, which zabor takes from: a failed message would come back, and go on for ever", failed.Stream, other),
 				"write the stream of the application's failure transport, which is another one"))
 		}
 		if file.Bus == nil {
@@ -243,7 +168,7 @@ func sharedKeys(file *config.Config, list []queue) (wrong []config.Finding) {
 		}
 		for _, pattern := range slices.Sorted(maps.Keys(file.Bus.Forward)) {
 			if file.Bus.Forward[pattern] == failed.Stream {
-				wrong = append(wrong, file.Finding("bus.forward."+string(pattern), fmt.Sprintf("%s is the failure transport of queue %s: no worker takes from it", failed.Stream, s.queue), "write a stream that the PHP workers take from"))
+				wrong = append(wrong, file.Finding("bus.forward."+string(pattern), fmt.Sprintf("%s is the failure transport of queue %s: no worker takes from it", failed.Stream, s.QueueName), "write a stream that the PHP workers take from"))
 			}
 		}
 	}
@@ -251,7 +176,7 @@ func sharedKeys(file *config.Config, list []queue) (wrong []config.Finding) {
 }
 
 // checkSerializer refuses a Laravel queue whose connection changes payloads.
-func checkSerializer(ctx context.Context, s queue) error {
+func checkSerializer(ctx context.Context, s connect.Queue) error {
 	source, ok := s.Source.(*laravel.Source)
 	if !ok {
 		return nil
@@ -270,21 +195,21 @@ func checkSerializer(ctx context.Context, s queue) error {
 // guessPlace warns of an empty queue none of whose keys exist, if the keys of
 // another place end as its would: a wrong prefix, or stream, is exactly like a queue
 // that nobody uses.
-func (p *program) guessPlace(ctx context.Context, s queue) {
+func (p *program) guessPlace(ctx context.Context, s connect.Queue) {
 	if s.Config != nil {
 		p.guessStream(ctx, s)
 		return
 	}
 	const queues = "queues:"
 	var elsewhere []string
-	for _, key := range keysLike(ctx, s.redis, "*"+queues+"*"+literally(s.Name())+"*") {
+	for _, key := range keysLike(ctx, s.Redis, "*"+queues+"*"+literally(s.Name())+"*") {
 		at := strings.LastIndex(key, queues)
 		name := key[at+len(queues):]
 		for _, part := range []string{":notify", ":delayed", ":reserved"} {
 			name = strings.TrimSuffix(name, part)
 		}
 		switch list := key[:at+len(queues)] + name; {
-		case list == s.key:
+		case list == s.Key:
 			return // it is there, and had messages
 		case name == s.Name() || name == "{"+s.Name()+"}":
 			elsewhere = append(elsewhere, list)
@@ -292,19 +217,19 @@ func (p *program) guessPlace(ctx context.Context, s queue) {
 	}
 	if len(elsewhere) > 0 {
 		list := elsewhere[0]
-		p.log.Warn(fmt.Sprintf("there is nothing at %s, and there is something at %s: did you mean prefix: %q?", s.key, list, list[:strings.LastIndex(list, queues)]), "queue", s.Name())
+		p.log.Warn(fmt.Sprintf("there is nothing at %s, and there is something at %s: did you mean prefix: %q?", s.Key, list, list[:strings.LastIndex(list, queues)]), "queue", s.Name())
 	}
 }
 
 // tellOthers says which other queues have messages beside an empty one: it may be one
 // of those that is meant.
-func (p *program) tellOthers(ctx context.Context, file *config.Config, s queue) {
-	prefix := strings.TrimSuffix(s.key, s.Name())
-	if s.Config != nil || prefix == s.key {
+func (p *program) tellOthers(ctx context.Context, file *config.Config, s connect.Queue) {
+	prefix := strings.TrimSuffix(s.Key, s.Name())
+	if s.Config != nil || prefix == s.Key {
 		return
 	}
 	var names []string
-	for _, key := range keysLike(ctx, s.redis, literally(prefix)+"*") {
+	for _, key := range keysLike(ctx, s.Redis, literally(prefix)+"*") {
 		name := strings.TrimPrefix(key, prefix)
 		for _, part := range []string{":notify", ":delayed", ":reserved"} {
 			name = strings.TrimSuffix(name, part)
@@ -319,12 +244,12 @@ func (p *program) tellOthers(ctx context.Context, file *config.Config, s queue) 
 	}
 }
 
-func (p *program) guessStream(ctx context.Context, s queue) {
-	if n, err := s.redis.Exists(ctx, s.Stream, s.Stream+"__queue").Result(); err != nil || n > 0 {
+func (p *program) guessStream(ctx context.Context, s connect.Queue) {
+	if n, err := s.Redis.Exists(ctx, s.Stream, s.Stream+"__queue").Result(); err != nil || n > 0 {
 		return
 	}
-	for _, key := range keysLike(ctx, s.redis, "*"+literally(s.Stream)) {
-		if kind, err := s.redis.Type(ctx, key).Result(); err == nil && kind == "stream" {
+	for _, key := range keysLike(ctx, s.Redis, "*"+literally(s.Stream)) {
+		if kind, err := s.Redis.Type(ctx, key).Result(); err == nil && kind == "stream" {
 			p.log.Warn(fmt.Sprintf("there is no stream %s, and there is %s: did you mean that one?", s.Stream, key), "queue", s.Name())
 			return
 		}

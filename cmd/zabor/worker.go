@@ -13,6 +13,7 @@ import (
 
 	"zabor"
 	"zabor/internal/config"
+	"zabor/internal/connect"
 	"zabor/internal/console"
 	"zabor/internal/exit"
 	"zabor/sqlstore"
@@ -56,7 +57,7 @@ func (c *workerCommand) Run(p *program) error {
 		stop := stopAt(c.StopAt)
 		w.Fence.At, w.At = stop, stop
 		for _, q := range list {
-			q.redis.AddHook(ackHook{stop})
+			q.Redis.AddHook(ackHook{stop})
 		}
 	}
 	if err := p.ready(core, w, list, c.AcceptEviction); err != nil {
@@ -111,7 +112,7 @@ func (c *workerCommand) Run(p *program) error {
 }
 
 // names are those of queues.
-func names(list []queue) (all []string) {
+func names(list []connect.Queue) (all []string) {
 	for _, q := range list {
 		all = append(all, q.Name())
 	}
@@ -143,7 +144,7 @@ func knownQueues(file *config.Config, flag string, names []string) error {
 }
 
 // ready checks what must be so before any message is taken.
-func (p *program) ready(c *core, w *worker.Worker, list []queue, acceptEviction bool) error {
+func (p *program) ready(c *core, w *worker.Worker, list []connect.Queue, acceptEviction bool) error {
 	if err := p.startUp(p.ctx, c.file, list, acceptEviction); err != nil {
 		return err
 	}
@@ -155,10 +156,10 @@ func (p *program) ready(c *core, w *worker.Worker, list []queue, acceptEviction 
 
 // work takes messages until ctx ends and those in hand are done, and watches who
 // else takes any.
-func (p *program) work(ctx context.Context, w *worker.Worker, list []queue) {
+func (p *program) work(ctx context.Context, w *worker.Worker, list []connect.Queue) {
 	var wg sync.WaitGroup
 	for _, s := range list {
-		if !s.shared && len(w.Steps) > 0 {
+		if !s.Shared && len(w.Steps) > 0 {
 			wg.Go(func() { p.watchOthers(ctx, s) })
 		}
 	}
@@ -167,16 +168,16 @@ func (p *program) work(ctx context.Context, w *worker.Worker, list []queue) {
 }
 
 // newWorker wires the worker and its queues. closeAll ends their connections.
-func (p *program) newWorker(c *core) (w *worker.Worker, list []queue, closeAll func(), err error) {
+func (p *program) newWorker(c *core) (w *worker.Worker, list []connect.Queue, closeAll func(), err error) {
 	if list, closeAll, err = p.queues(c.file, c.store); err != nil {
 		return nil, nil, nil, err
 	}
-	databases := newApplications(c.file, c.store)
+	databases := connect.NewDatabases(c.file, c.store)
 	closeQueues := closeAll
-	closeAll = func() { closeQueues(); databases.close() }
-	steps, err := compiledSteps(databases)
+	closeAll = func() { closeQueues(); databases.Close() }
+	steps, err := connect.Steps(databases)
 	if err == nil {
-		err = databases.reachable(p.ctx)
+		err = databases.Reachable(p.ctx)
 	}
 	if err != nil {
 		closeAll()
@@ -188,7 +189,7 @@ func (p *program) newWorker(c *core) (w *worker.Worker, list []queue, closeAll f
 		Lanes:   c.file.Lanes,
 		Steps:   steps,
 		Bus:     busOf(c.file),
-		Call:    call(c.providers),
+		Call:    c.providers.Call,
 		Backoff: c.file.Backoff,
 		Log:     p.log,
 		Unreadable: func(ctx context.Context, queue string, raw []byte, reason string) error {
@@ -267,7 +268,7 @@ const mostLeft = 100
 // failure transports of the queues for other rows, or for none. PHP's own retry would
 // make the call of all of them. unread is the hint where a failure transport cannot be
 // read: what was done until then.
-func (p *program) leftOver(file *config.Config, store *sqlstore.Store, list []queue, unread string, states ...zabor.State) (left, parked int, err error) {
+func (p *program) leftOver(file *config.Config, store *sqlstore.Store, list []connect.Queue, unread string, states ...zabor.State) (left, parked int, err error) {
 	filter := sqlstore.Filter{Within: file.Scope, States: states, Limit: 500}
 	for {
 		rows, err := store.Reports().List(p.ctx, filter)
@@ -289,11 +290,11 @@ func (p *program) leftOver(file *config.Config, store *sqlstore.Store, list []qu
 
 // leftFailed lists the failed messages of list that have a key, but for those of rows
 // that are held or released. unread is as for leftOver.
-func (p *program) leftFailed(file *config.Config, store *sqlstore.Store, list []queue, unread string) (n int, err error) {
+func (p *program) leftFailed(file *config.Config, store *sqlstore.Store, list []connect.Queue, unread string) (n int, err error) {
 	f := failuresIn(file, store, list)
 	for _, q := range list {
 		for m, err := range transports(q.Queue, store)[0].entries(p.ctx, "") {
-			if q.failed.NoTable(err) {
+			if q.FailedIn.NoTable(err) {
 				break
 			}
 			if err != nil {
