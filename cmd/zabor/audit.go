@@ -26,6 +26,7 @@ import (
 	"zabor/internal/connect"
 	"zabor/internal/console"
 	"zabor/internal/exit"
+	"zabor/internal/failures"
 	"zabor/provider"
 	"zabor/proxy"
 	"zabor/sqlstore"
@@ -565,26 +566,26 @@ func (a *auditor) messages(ctx context.Context) iter.Seq2[audit.Message, error] 
 			return
 		}
 		defer closeQueues()
-		f := failuresIn(a.file, a.store, queues)
+		f := failures.New(a.file, a.store, queues)
 		for _, q := range queues {
 			for seen, err := range q.Look(ctx) {
 				if err != nil {
 					yield(audit.Message{}, err)
 					return
 				}
-				k, ok := f.key(failedMessage{Message: seen.Message})
+				k, ok := f.Key(seen.Message)
 				m := audit.Message{Key: k, Queue: q.Name(), ID: seen.Message.ID, Delivered: seen.Message.DeliveredBefore || seen.Place == worker.Reserved}
 				if ok && !yield(m, nil) {
 					return
 				}
 			}
 		}
-		for m, err := range f.keyed(ctx) {
+		for m, err := range f.Keyed(ctx) {
 			if err != nil {
 				yield(audit.Message{}, err)
 				return
 			}
-			if !yield(audit.Message{Key: m.key, Queue: m.in.queue, ID: m.id, Failed: true}, nil) {
+			if !yield(audit.Message{Key: m.Key, Queue: m.In.Queue, ID: m.FailedID, Failed: true}, nil) {
 				return
 			}
 		}

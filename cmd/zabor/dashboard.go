@@ -22,6 +22,7 @@ import (
 	"zabor/internal/connect"
 	"zabor/internal/console"
 	"zabor/internal/exit"
+	"zabor/internal/failures"
 	"zabor/metrics"
 	"zabor/provider"
 	"zabor/sqlstore"
@@ -209,7 +210,7 @@ func (o *office) desk(ctx context.Context) *desk {
 	if len(o.queues) == 0 {
 		k.kept = "no queues are configured: its message is not looked for"
 	} else {
-		k.failures = failuresIn(o.file, o.store, o.queues)
+		k.failures = failures.New(o.file, o.store, o.queues)
 	}
 	return k
 }
@@ -262,8 +263,8 @@ func (k *desk) plainly(m matter, err error) error {
 }
 
 // failed is a message of a failure transport as a page shows it.
-func (o *office) failed(f *failures, queue string, m failedMessage) dashboard.FailedMessage {
-	one := dashboard.FailedMessage{FailedID: dashboard.FailedID{Queue: queue, Transport: m.kind, ID: m.id}, Mark: m.mark, At: m.at, Reason: card.Mask(m.reason)}
+func (o *office) failed(f *failures.Transports, queue string, m failures.Failed) dashboard.FailedMessage {
+	one := dashboard.FailedMessage{FailedID: dashboard.FailedID{Queue: queue, Transport: m.Kind, ID: m.FailedID}, Mark: m.Mark, At: m.At, Reason: card.Mask(m.Reason)}
 	if m.Err != nil {
 		one.Err, one.Raw = m.Err.Error(), m.Raw
 		return one
@@ -272,16 +273,16 @@ func (o *office) failed(f *failures, queue string, m failedMessage) dashboard.Fa
 	if one.Data == nil {
 		one.Data = map[string]any{}
 	}
-	if k, ok := f.key(m); ok {
+	if k, ok := f.Key(m.Message); ok {
 		one.Key = &k
 	}
 	return one
 }
 
 func (o *office) failedList(ctx context.Context, limit int) ([]dashboard.FailedList, error) {
-	f := failuresIn(o.file, o.store, o.queues)
+	f := failures.New(o.file, o.store, o.queues)
 	var lists []dashboard.FailedList
-	for _, t := range f.transports {
+	for _, t := range f.All {
 		lists = append(lists, o.failedPart(ctx, f, t, "", limit))
 	}
 	return lists, nil
@@ -295,16 +296,16 @@ const mostGivenUp = 2000
 // back as from.
 func (o *office) failedTimes(ctx context.Context, from time.Time) ([]time.Time, error) {
 	var times []time.Time
-	for _, t := range failuresIn(o.file, o.store, o.queues).transports {
+	for _, t := range failures.New(o.file, o.store, o.queues).All {
 		n := 0
-		for m, err := range t.entries(ctx, "") {
+		for m, err := range t.Entries(ctx, "") {
 			if err != nil {
 				return nil, err
 			}
-			if n++; m.at.Before(from) || n > mostGivenUp {
+			if n++; m.At.Before(from) || n > mostGivenUp {
 				break
 			}
-			times = append(times, m.at)
+			times = append(times, m.At)
 		}
 	}
 	return times, nil
@@ -319,14 +320,14 @@ func (o *office) failedOlder(ctx context.Context, queue, transport, mark string,
 }
 
 // failedPart is what t has behind a mark, at most so many.
-func (o *office) failedPart(ctx context.Context, f *failures, t *queueTransport, mark string, limit int) dashboard.FailedList {
-	list := dashboard.FailedList{Queue: t.queue, Transport: t.kind()}
-	for m, err := range t.entries(ctx, mark) {
+func (o *office) failedPart(ctx context.Context, f *failures.Transports, t *failures.Transport, mark string, limit int) dashboard.FailedList {
+	list := dashboard.FailedList{Queue: t.Queue, Transport: t.Kind()}
+	for m, err := range t.Entries(ctx, mark) {
 		if err != nil {
 			list.Err = err.Error()
 			break
 		}
-		if list.Messages = append(list.Messages, o.failed(f, t.queue, m)); len(list.Messages) == limit {
+		if list.Messages = append(list.Messages, o.failed(f, t.Queue, m)); len(list.Messages) == limit {
 			break
 		}
 	}
@@ -335,9 +336,9 @@ func (o *office) failedPart(ctx context.Context, f *failures, t *queueTransport,
 
 func (o *office) failedCount(ctx context.Context, most int) ([]dashboard.FailedCount, error) {
 	var counts []dashboard.FailedCount
-	for _, t := range failuresIn(o.file, o.store, o.queues).transports {
-		count := dashboard.FailedCount{Queue: t.queue, Transport: t.kind()}
-		for _, err := range t.entries(ctx, "") {
+	for _, t := range failures.New(o.file, o.store, o.queues).All {
+		count := dashboard.FailedCount{Queue: t.Queue, Transport: t.Kind()}
+		for _, err := range t.Entries(ctx, "") {
 			if err != nil {
 				count.Err = err.Error()
 				break
@@ -354,13 +355,13 @@ func (o *office) failedCount(ctx context.Context, most int) ([]dashboard.FailedC
 }
 
 // transport is the failure transport that is meant.
-func (o *office) transport(at dashboard.FailedID) (*failures, *queueTransport, error) {
-	f := failuresIn(o.file, o.store, o.queues)
-	i := slices.IndexFunc(f.transports, func(t *queueTransport) bool { return t.queue == at.Queue && t.kind() == at.Transport })
+func (o *office) transport(at dashboard.FailedID) (*failures.Transports, *failures.Transport, error) {
+	f := failures.New(o.file, o.store, o.queues)
+	i := slices.IndexFunc(f.All, func(t *failures.Transport) bool { return t.Queue == at.Queue && t.Kind() == at.Transport })
 	if i < 0 {
 		return nil, nil, fmt.Errorf("queue %s has no failure transport %s", console.Printable(at.Queue), console.Printable(at.Transport))
 	}
-	return f, f.transports[i], nil
+	return f, f.All[i], nil
 }
 
 func (o *office) failedOne(ctx context.Context, at dashboard.FailedID) (dashboard.FailedMessage, error) {
@@ -368,11 +369,11 @@ func (o *office) failedOne(ctx context.Context, at dashboard.FailedID) (dashboar
 	if err != nil {
 		return dashboard.FailedMessage{}, err
 	}
-	m, err := t.entry(ctx, at.ID)
+	m, err := t.Entry(ctx, at.ID)
 	if err != nil {
 		return dashboard.FailedMessage{}, err
 	}
-	return o.failed(f, t.queue, m), nil
+	return o.failed(f, t.Queue, m), nil
 }
 
 func (o *office) retry(ctx context.Context, at dashboard.FailedID) error {
@@ -380,18 +381,18 @@ func (o *office) retry(ctx context.Context, at dashboard.FailedID) error {
 	if err != nil {
 		return err
 	}
-	m, err := t.entry(ctx, at.ID)
+	m, err := t.Entry(ctx, at.ID)
 	if err != nil {
 		return err
 	}
-	untaken, err := f.untaken(ctx, found{in: t, failedMessage: m})
+	missing, err := notImported(ctx, f, failures.Entry{In: t, Failed: m})
 	switch {
 	case err != nil:
 		return err
-	case untaken:
+	case missing:
 		return errors.New("another worker may have charged it, and it has no row: put back, it would look like a new one; zabor import holds it first")
 	}
-	err = t.retry(ctx, at.ID)
+	err = t.Retry(ctx, at.ID)
 	if errors.Is(err, worker.ErrBoth) {
 		return fmt.Errorf("it is on its queue again, and in the failure transport too: the worker meets the fence for it; forget it here then (%w)", err)
 	}
@@ -403,7 +404,7 @@ func (o *office) forget(ctx context.Context, at dashboard.FailedID) error {
 	if err != nil {
 		return err
 	}
-	return t.forget(ctx, at.ID)
+	return t.Forget(ctx, at.ID)
 }
 
 // audit compares rows and queues, without any provider's list, and keeps what it

@@ -10,6 +10,7 @@ import (
 	"zabor/internal/config"
 	"zabor/internal/console"
 	"zabor/internal/exit"
+	"zabor/internal/failures"
 	"zabor/sqlstore"
 	"zabor/worker"
 )
@@ -26,8 +27,8 @@ type desk struct {
 	file     *config.Config
 	store    *sqlstore.Store
 	fence    *zabor.Fence
-	failures *failures // nil: messages are left alone
-	kept     string    // why they are; empty where they are not
+	failures *failures.Transports // nil: messages are left alone
+	kept     string               // why they are; empty where they are not
 	at       func(zabor.Checkpoint, zabor.Key)
 	close    func()
 }
@@ -50,11 +51,12 @@ func (p *program) openDesk(keep bool, stop string) (*desk, error) {
 	case len(file.Queues) == 0:
 		k.kept = "no queues are configured: its message is not looked for"
 	default:
-		if k.failures, err = p.failuresOf(file, store, nil); err != nil {
+		var closeQueues func()
+		if k.failures, closeQueues, err = p.failuresOf(file, store, nil); err != nil {
 			k.close()
 			return nil, err
 		}
-		k.close = k.failures.close
+		k.close = func() { closeQueues(); store.Close() }
 	}
 	return k, nil
 }
@@ -70,7 +72,7 @@ type matter struct {
 
 // fate is what becomes of a message in a failure transport.
 type fate struct {
-	found
+	failures.Entry
 	to   string // queue that it goes to; empty: none, it is deleted
 	then bool   // to is where its step lets it go on; else its own queue
 	why  string
@@ -97,7 +99,7 @@ func (k *desk) look(d zabor.Decision) (matter, error) {
 	if k.failures == nil || d.Action == zabor.Hold {
 		return m, nil
 	}
-	list, err := k.failures.of(k.ctx, d.Key, row.Parked, func(one found) bool { return k.asks(d, row, one) })
+	list, err := k.failures.ForRow(k.ctx, d.Key, row.Parked, func(one failures.Entry) bool { return k.asks(d, row, one) })
 	if err != nil {
 		return matter{}, exit.Unreachable(err, "nothing was changed; --keep decides the row alone and leaves its message where it is")
 	}
@@ -136,27 +138,27 @@ func (m matter) warnings() []string {
 
 // asks reports whether m asks for what row is about once d is taken. Another
 // request under the same key is not answered by it.
-func (k *desk) asks(d zabor.Decision, row zabor.Row, m found) bool {
+func (k *desk) asks(d zabor.Decision, row zabor.Row, m failures.Entry) bool {
 	any := row.Fingerprint.Message == "" || d.Action == zabor.Release && (newKey(row) || !row.MayHaveActed())
-	return any || m.oldKey || k.failures.stepOf(m.failedMessage).Fingerprint(m.Message.Message) == row.Fingerprint.Message
+	return any || m.OldKey || k.failures.StepOf(m.Failed.Message).Fingerprint(m.Message.Message) == row.Fingerprint.Message
 }
 
 // fates says what d does with the messages of row.
-func (k *desk) fates(d zabor.Decision, row zabor.Row, list []found) []fate {
+func (k *desk) fates(d zabor.Decision, row zabor.Row, list []failures.Entry) []fate {
 	goneOn := row.Forwarded
 	var fates []fate
 	for _, m := range list {
-		s := k.failures.stepOf(m.failedMessage)
-		f := fate{found: m}
+		s := k.failures.StepOf(m.Failed.Message)
+		f := fate{Entry: m}
 		switch {
 		case d.Action == zabor.Release:
-			f.to, f.why = m.in.queue, "a worker calls once more for it there"
+			f.to, f.why = m.In.Queue, "a worker calls once more for it there"
 		case m.Chained && d.Action == zabor.Decline:
 			f.why = "its chain ends"
 		case s.Then() != "" && !goneOn:
 			f.to, f.then, goneOn = s.Then(), true, true
 		case m.Chained && s.Then() == "":
-			f.to, f.why = m.in.queue, "a worker acks it there without a call, and its chain goes on"
+			f.to, f.why = m.In.Queue, "a worker acks it there without a call, and its chain goes on"
 		}
 		fates = append(fates, f)
 		if d.Action == zabor.Release {
@@ -168,14 +170,14 @@ func (k *desk) fates(d zabor.Decision, row zabor.Row, list []found) []fate {
 
 // String says what f will do.
 func (f fate) String() string {
-	text := fmt.Sprintf("its message %s of queue %s ", console.Printable(f.id), f.in.queue)
+	text := fmt.Sprintf("its message %s of queue %s ", console.Printable(f.FailedID), f.In.Queue)
 	switch {
 	case f.to == "":
-		text += "is deleted from " + f.kind
+		text += "is deleted from " + f.Kind
 	case f.then:
-		text += "goes on to " + f.to + ", and is then deleted from " + f.kind
+		text += "goes on to " + f.to + ", and is then deleted from " + f.Kind
 	default:
-		text += "goes back to the end of its queue, and is then deleted from " + f.kind
+		text += "goes back to the end of its queue, and is then deleted from " + f.Kind
 	}
 	if f.why != "" {
 		text += ": " + f.why
@@ -251,12 +253,12 @@ func (k *desk) elsewhere(m matter) string {
 	if m.Action == zabor.Release {
 		then = "a worker calls once more for it there"
 	}
-	for _, q := range k.failures.queues {
+	for _, q := range k.failures.Queues {
 		for seen, err := range q.Look(k.ctx) {
 			if err != nil {
 				return fmt.Sprintf("no message of it is in a failure transport; whether one is still on queue %s cannot be seen: %v", q.Name(), err)
 			}
-			if key, ok := k.failures.key(failedMessage{Message: seen.Message}); ok && key == m.Key {
+			if key, ok := k.failures.Key(seen.Message); ok && key == m.Key {
 				return fmt.Sprintf("its message is still on queue %s (%s): %s", q.Name(), seen.Place, then)
 			}
 		}
@@ -311,7 +313,7 @@ func (k *desk) take(m matter) (zabor.Row, []carried, error) {
 	for _, f := range m.fates {
 		c, err := k.carry(row, f)
 		if err != nil {
-			return row, all, exit.Bad(fmt.Errorf("%s is %s now, and its message %s of queue %s is not where it belongs: %w", m.Key, row.State, console.Printable(f.id), f.in.queue, err),
+			return row, all, exit.Bad(fmt.Errorf("%s is %s now, and its message %s of queue %s is not where it belongs: %w", m.Key, row.State, console.Printable(f.FailedID), f.In.Queue, err),
 				"type the same command again: what is done is not done twice")
 		}
 		all = append(all, c)
@@ -328,25 +330,25 @@ func (k *desk) untold(m matter, err error) error {
 // carry lets a message go where it belongs. It goes there first and is deleted
 // second.
 func (k *desk) carry(row zabor.Row, f fate) (carried, error) {
-	c := carried{ID: f.id, Queue: f.in.queue, Transport: f.kind, Did: "deleted", To: f.to}
+	c := carried{ID: f.FailedID, Queue: f.In.Queue, Transport: f.Kind, Did: "deleted", To: f.to}
 	var err error
 	switch {
 	case f.to == "":
-		err = f.in.forget(k.ctx, f.id)
+		err = f.In.Forget(k.ctx, f.FailedID)
 	case f.then:
 		c.Did = "gone on"
-		err = f.in.moveOn(k.ctx, f.id, f.to)
+		err = f.In.MoveOn(k.ctx, f.FailedID, f.to)
 		k.at(carriedMoment, row.Key)
 		if err == nil || errors.Is(err, worker.ErrBoth) {
 			err = errors.Join(err, k.fence.Forwarded(k.ctx, row.Key, row.Generation))
 		}
 	default:
 		c.Did = "put back"
-		err = f.in.retry(k.ctx, f.id)
+		err = f.In.Retry(k.ctx, f.FailedID)
 		k.at(carriedMoment, row.Key)
 	}
-	if errors.Is(err, errNoEntry) {
-		return carried{ID: f.id, Queue: f.in.queue, Transport: f.kind, Did: "gone meanwhile"}, nil
+	if errors.Is(err, failures.ErrNoEntry) {
+		return carried{ID: f.FailedID, Queue: f.In.Queue, Transport: f.Kind, Did: "gone meanwhile"}, nil
 	}
 	return c, err
 }

@@ -8,6 +8,7 @@ import (
 	"zabor/internal/connect"
 	"zabor/internal/console"
 	"zabor/internal/exit"
+	"zabor/internal/failures"
 	"zabor/sqlstore"
 )
 
@@ -50,13 +51,13 @@ func (p *program) giveUp(file *config.Config, store *sqlstore.Store, names []str
 // of zabor's has, or died with. A message that was put back before anybody began is
 // neither.
 func (p *program) leftQueued(file *config.Config, store *sqlstore.Store, list []connect.Queue) (n int, err error) {
-	f := failuresIn(file, store, list)
+	f := failures.New(file, store, list)
 	for _, q := range list {
 		for m, err := range q.Look(p.ctx) {
 			if err != nil {
 				return n, exit.Unreachable(fmt.Errorf("queue %s: %w", q.Name(), err), "the queues are given up; what is left on them was not looked at: type it again when Redis is there")
 			}
-			key, ok := f.key(failedMessage{Message: m.Message})
+			key, ok := f.Key(m.Message)
 			if !ok {
 				continue
 			}

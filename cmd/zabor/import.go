@@ -16,6 +16,7 @@ import (
 	"zabor/internal/connect"
 	"zabor/internal/console"
 	"zabor/internal/exit"
+	"zabor/internal/failures"
 	"zabor/laravel"
 	"zabor/sqlstore"
 	"zabor/step"
@@ -309,7 +310,7 @@ func (i *importer) look(ctx context.Context, s connect.Queue) (inventory, error)
 			}
 		}
 	}
-	for m, err := range transports(s.Queue, i.store)[0].entries(ctx, "") {
+	for m, err := range failures.Own(s.Queue, i.store).Entries(ctx, "") {
 		if s.FailedIn.NoTable(err) {
 			i.log.Warn("there is no failure transport: nothing can have failed there before, and nothing can be parked there; make its table, or name it under failed:", "queue", s.Name(), "error", err)
 			v.NoTransport = true

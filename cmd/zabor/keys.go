@@ -17,6 +17,7 @@ import (
 	"zabor/internal/connect"
 	"zabor/internal/console"
 	"zabor/internal/exit"
+	"zabor/internal/failures"
 	"zabor/keyschema"
 	"zabor/laravel"
 	"zabor/sqlstore"
@@ -222,7 +223,7 @@ func everything(ctx context.Context, s connect.Queue, store *sqlstore.Store) ite
 		failed := func(err error) {
 			yield(keyschema.Message{}, exit.Usage(fmt.Errorf("queue %s: what failed on it cannot be read: %w", s.Name(), err), "nothing was started, and nothing was changed; mend the table, or name it under failed:"))
 		}
-		for m, err := range transports(s.Queue, store)[0].entries(ctx, "") {
+		for m, err := range failures.Own(s.Queue, store).Entries(ctx, "") {
 			if s.FailedIn.NoTable(err) {
 				return
 			}

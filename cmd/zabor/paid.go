@@ -132,21 +132,13 @@ func (p *paidImport) read(ctx context.Context, c *importCommand, exports []audit
 		if err != nil {
 			return err
 		}
-		entries := converted(payments(ctx, application, c.PaymentsQuery, len(exports) == 0), func(one audit.Payment) audit.Evidence {
-			return audit.Evidence{Key: zabor.Key{Scope: one.Scope, Order: one.Order, Step: one.Step}, Reference: one.Reference, Amount: one.Amount, Place: one.Place}
-		})
+		entries := evidence(payments(ctx, application, c.PaymentsQuery, len(exports) == 0), audit.Payment.Evidence)
 		if err := add("--payments-query", entries, "the query must give a column order, and may give scope, step, reference, amount or major, currency"); err != nil {
 			return err
 		}
 	}
 	for _, e := range exports {
-		entries := converted(e.Successes(), func(one audit.Success) audit.Evidence {
-			found := audit.Evidence{Key: zabor.Key{Order: one.Order, Step: one.Step}, Provider: one.Provider, Reference: one.Reference, Alias: one.Alias, Amount: one.Amount, Place: one.Place}
-			if one.Scope != nil {
-				found.Key.Scope = *one.Scope
-			}
-			return found
-		})
+		entries := evidence(e.Successes(), audit.Success.Evidence)
 		if err := add(filepath.Base(e.Path), entries, "mend the line, or say with --columns what the columns mean"); err != nil {
 			return err
 		}
@@ -166,6 +158,17 @@ func (p *paidImport) read(ctx context.Context, c *importCommand, exports []audit
 	}
 	p.say("\r%79s\r", "")
 	return nil
+}
+
+// evidence gives what a list of payments says, up to its first error.
+func evidence[T any](all iter.Seq2[T, error], of func(T) audit.Evidence) iter.Seq2[audit.Evidence, error] {
+	return func(yield func(audit.Evidence, error) bool) {
+		for one, err := range all {
+			if !yield(of(one), err) || err != nil {
+				return
+			}
+		}
+	}
 }
 
 func (p *paidImport) skip(source int, reason string) {

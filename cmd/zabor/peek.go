@@ -18,6 +18,7 @@ import (
 	"zabor/internal/connect"
 	"zabor/internal/console"
 	"zabor/internal/exit"
+	"zabor/internal/failures"
 	"zabor/laravel"
 	"zabor/messenger"
 	"zabor/sqlstore"
@@ -194,7 +195,7 @@ func (c *peekCommand) queues(p *program, k *peeker, list []connect.Queue, out *p
 			}
 		}
 		n := 0
-		for m, err := range transports(q.Queue, k.store)[0].entries(p.ctx, "") {
+		for m, err := range failures.Own(q.Queue, k.store).Entries(p.ctx, "") {
 			if err != nil {
 				p.log.Warn("what failed cannot be read", "queue", q.Name(), "error", err)
 				break
@@ -207,7 +208,7 @@ func (c *peekCommand) queues(p *program, k *peeker, list []connect.Queue, out *p
 			if err != nil {
 				return err
 			}
-			one.ID = m.id // that which "zabor failed" takes
+			one.ID = m.FailedID // that which "zabor failed" takes
 			if err := out.message(one); err != nil {
 				return err
 			}

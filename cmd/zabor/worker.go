@@ -16,6 +16,7 @@ import (
 	"zabor/internal/connect"
 	"zabor/internal/console"
 	"zabor/internal/exit"
+	"zabor/internal/failures"
 	"zabor/sqlstore"
 	"zabor/tracing"
 	"zabor/worker"
@@ -291,16 +292,16 @@ func (p *program) leftOver(file *config.Config, store *sqlstore.Store, list []co
 // leftFailed lists the failed messages of list that have a key, but for those of rows
 // that are held or released. unread is as for leftOver.
 func (p *program) leftFailed(file *config.Config, store *sqlstore.Store, list []connect.Queue, unread string) (n int, err error) {
-	f := failuresIn(file, store, list)
+	f := failures.New(file, store, list)
 	for _, q := range list {
-		for m, err := range transports(q.Queue, store)[0].entries(p.ctx, "") {
+		for m, err := range failures.Own(q.Queue, store).Entries(p.ctx, "") {
 			if q.FailedIn.NoTable(err) {
 				break
 			}
 			if err != nil {
 				return n, exit.Unreachable(fmt.Errorf("queue %s: what failed on it cannot be read: %w", q.Name(), err), unread)
 			}
-			key, ok := f.key(m)
+			key, ok := f.Key(m.Message)
 			if !ok {
 				continue
 			}
@@ -316,8 +317,8 @@ func (p *program) leftFailed(file *config.Config, store *sqlstore.Store, list []
 				state = "is " + string(row.State)
 			}
 			if n++; n <= mostLeft {
-				reason, _, _ := strings.Cut(m.reason, "\n")
-				fmt.Fprintf(p.stderr, "zabor: %s %s, and its message has failed: %s: %s\n", console.Printable(key.String()), state, f.told(q.Name(), m), console.Printable(reason))
+				reason, _, _ := strings.Cut(m.Reason, "\n")
+				fmt.Fprintf(p.stderr, "zabor: %s %s, and its message has failed: %s: %s\n", console.Printable(key.String()), state, f.Describe(q.Name(), m), console.Printable(reason))
 			}
 		}
 	}

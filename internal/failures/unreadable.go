@@ -1,0 +1,85 @@
+package failures
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strconv"
+	"strings"
+	"time"
+
+	"zabor/sqlstore"
+	"zabor/worker"
+)
+
+// unreadables is the table of a queue's messages that could not be decoded.
+type unreadables struct {
+	store *sqlstore.Store
+	queue string
+	push  func(ctx context.Context, raw []byte) error
+}
+
+func (u *unreadables) Entries(ctx context.Context, mark string) iter.Seq2[Failed, error] {
+	const page = 100
+	return func(yield func(Failed, error) bool) {
+		last := sqlstore.KeptUnreadable{}
+		if at, id, marked := strings.Cut(mark, "-"); marked {
+			micros, _ := strconv.ParseInt(at, 10, 64)
+			last.At, last.ID = time.UnixMicro(micros), id
+		}
+		for {
+			kept, err := u.store.Quarantine().List(ctx, u.queue, last, page)
+			if err != nil {
+				yield(Failed{}, err)
+				return
+			}
+			for _, k := range kept {
+				if last = k; !yield(u.message(k), nil) {
+					return
+				}
+			}
+			if len(kept) < page {
+				return
+			}
+		}
+	}
+}
+
+// shortID is how many digits of an unreadable message's id are shown.
+const shortID = 16
+
+func (u *unreadables) message(k sqlstore.KeptUnreadable) Failed {
+	return Failed{FailedID: k.ID[:shortID], Mark: fmt.Sprintf("%d-%s", k.At.UnixMicro(), k.ID), Kind: Unreadable, At: k.At, Reason: k.Reason,
+		Message: &worker.Message{ID: k.ID, Raw: k.Bytes, Err: worker.ErrUnreadable}}
+}
+
+func (u *unreadables) Entry(ctx context.Context, id string) (Failed, error) {
+	k, err := u.store.Quarantine().Load(ctx, u.queue, id)
+	if err != nil {
+		return Failed{}, absent(err, sqlstore.ErrNoUnreadable)
+	}
+	return u.message(k), nil
+}
+
+func (u *unreadables) Retry(ctx context.Context, id string) error {
+	m, err := u.Entry(ctx, id)
+	if err != nil {
+		return err
+	}
+	if err := u.push(ctx, m.Raw); err != nil {
+		return err
+	}
+	if err := u.store.Quarantine().Forget(ctx, u.queue, m.ID); err != nil && !errors.Is(err, sqlstore.ErrNoUnreadable) {
+		return fmt.Errorf("%w: %w", worker.ErrBoth, err)
+	}
+	return nil
+}
+
+func (u *unreadables) Forget(ctx context.Context, id string) error {
+	m, err := u.Entry(ctx, id)
+	if err != nil {
+		return err
+	}
+	return absent(u.store.Quarantine().Forget(ctx, u.queue, m.ID), sqlstore.ErrNoUnreadable)
+}
