@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"encoding/csv"
 	"encoding/json"
 	"errors"
@@ -186,7 +185,7 @@ func (a *auditor) openConfigured() error {
 		}
 	}
 	for i, e := range a.exports {
-		a.exports[i].Units = unitsOf(file, e.Provider)
+		a.exports[i].Units = file.Units(e.Provider)
 		if _, known := file.Providers[e.Provider]; e.Provider != "" && !known {
 			store.Close()
 			return exit.Usage(fmt.Errorf("--provider-export %s=%s: %s has no provider of that name", e.Provider, e.Path, file.Path), "the name before = is the one under providers:")
@@ -343,7 +342,7 @@ func (a *auditor) fill(ctx context.Context, ledger *audit.Ledger) (audit.Total, 
 		}
 	}
 	if a.app != nil {
-		if err := ledger.AddPayments(ctx, withOrder(payments(ctx, a.app, a.c.PaymentsQuery, true)), seen("payments")); err != nil {
+		if err := ledger.AddPayments(ctx, audit.WithOrder(audit.QueryPayments(ctx, a.app, a.c.PaymentsQuery, true)), seen("payments")); err != nil {
 			return audit.Total{}, exit.Usage(err, "the query must give a column order, and may give step, reference, amount or major, currency")
 		}
 	}
@@ -453,108 +452,6 @@ func (a *auditor) recent(all iter.Seq2[audit.Success, error]) iter.Seq2[audit.Su
 			}
 		}
 	}
-}
-
-// payments runs the application's query, in a transaction that can write nothing:
-// what is typed may be any statement. With orders, a query without a column for
-// them is refused before its first row.
-func payments(ctx context.Context, store *sqlstore.Store, query string, orders bool) iter.Seq2[audit.Payment, error] {
-	return func(yield func(audit.Payment, error) bool) {
-		fail := func(err error) { yield(audit.Payment{}, fmt.Errorf("--payments-query: %w", err)) }
-		rows, done, err := store.Reports().Query(ctx, query) //nolint:sqlclosecheck // done closes them
-		if err != nil {
-			fail(err)
-			return
-		}
-		defer done()
-		names, err := rows.Columns()
-		if err != nil {
-			fail(err)
-			return
-		}
-		if orders && !slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(name, "order") || strings.EqualFold(name, "order_id") }) {
-			fail(fmt.Errorf("it gives column %s, and none named order or order_id", strings.Join(names, ", ")))
-			return
-		}
-		values := make([]sql.NullString, len(names))
-		into := make([]any, len(names))
-		for i := range values {
-			into[i] = &values[i]
-		}
-		for n := 1; rows.Next(); n++ {
-			if err := rows.Scan(into...); err != nil {
-				fail(err)
-				return
-			}
-			p, err := payment(names, values)
-			if err != nil {
-				fail(fmt.Errorf("row %d: %w", n, err))
-				return
-			}
-			p.Place = fmt.Sprintf("row %d of the query", n)
-			if !yield(p, nil) {
-				return
-			}
-		}
-		if err := rows.Err(); err != nil {
-			fail(err)
-		}
-	}
-}
-
-// withOrder demands that each payment names its order.
-func withOrder(all iter.Seq2[audit.Payment, error]) iter.Seq2[audit.Payment, error] {
-	return func(yield func(audit.Payment, error) bool) {
-		for p, err := range all {
-			if err == nil && p.Order == "" {
-				err = fmt.Errorf("--payments-query: %s: no order", p.Place)
-			}
-			if !yield(p, err) || err != nil {
-				return
-			}
-		}
-	}
-}
-
-func payment(names []string, values []sql.NullString) (p audit.Payment, err error) {
-	var minor, major, currency string
-	for i, name := range names {
-		v := values[i].String
-		switch strings.ToLower(name) {
-		case "order", "order_id":
-			p.Order = v
-		case "step":
-			p.Step = v
-		case "scope":
-			p.Scope = v
-		case "reference":
-			p.Reference = v
-		case "amount":
-			minor = v
-		case "major":
-			major = v
-		case "currency":
-			currency = strings.ToUpper(v)
-		default:
-			return p, fmt.Errorf("column %s: there are order, scope, step, reference, amount, major and currency; write AS in the query", name)
-		}
-	}
-	switch {
-	case minor != "":
-		p.Amount.Currency = currency
-		if p.Amount.Minor, err = strconv.ParseInt(minor, 10, 64); err != nil {
-			return p, fmt.Errorf("amount %q is no whole number of minor units; a decimal is the column major", minor)
-		}
-	case major != "":
-		digits, negative := strings.CutPrefix(major, "-")
-		if p.Amount, err = provider.ParseMajor(digits, currency); err != nil {
-			return p, err
-		}
-		if negative {
-			p.Amount.Minor = -p.Amount.Minor
-		}
-	}
-	return p, nil
 }
 
 // messages are those of all queues and failure transports whose step has a fence.

@@ -23,6 +23,7 @@ import (
 	"zabor/internal/console"
 	"zabor/internal/exit"
 	"zabor/internal/failures"
+	"zabor/internal/takeover"
 	"zabor/metrics"
 	"zabor/provider"
 	"zabor/sqlstore"
@@ -385,7 +386,7 @@ func (o *office) retry(ctx context.Context, at dashboard.FailedID) error {
 	if err != nil {
 		return err
 	}
-	missing, err := notImported(ctx, f, failures.Entry{In: t, Failed: m})
+	missing, err := takeover.NotImported(ctx, f, failures.Entry{In: t, Failed: m})
 	switch {
 	case err != nil:
 		return err

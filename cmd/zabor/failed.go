@@ -9,12 +9,12 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"zabor"
 	"zabor/dashboard"
 	"zabor/internal/config"
 	"zabor/internal/console"
 	"zabor/internal/exit"
 	"zabor/internal/failures"
+	"zabor/internal/takeover"
 	"zabor/messenger"
 	"zabor/sqlstore"
 	"zabor/worker"
@@ -53,45 +53,6 @@ func (p *program) failuresOf(file *config.Config, store *sqlstore.Store, names [
 		return nil, nil, err
 	}
 	return failures.New(file, store, queues), closeQueues, nil
-}
-
-// untaken reports whether m may have been with another worker, without a row to say
-// so: zabor has not taken over its class of messages yet. Put back, it would look like
-// one that nobody has had.
-func notImported(ctx context.Context, f *failures.Transports, m failures.Entry) (bool, error) {
-	k, ok := f.Key(m.Message)
-	if !ok {
-		return false, nil
-	}
-	row, err := f.Store.Reports().Row(ctx, k)
-	if err != nil {
-		return false, exit.Store(err)
-	}
-	if row != nil {
-		return false, nil
-	}
-	mark, err := readMarker(ctx, f.File, f.Store, f.Open[m.In.Queue])
-	return !mark.takes(m.Class), err
-}
-
-// idle says why nothing would be called for m, which had better stay where it is; empty:
-// it had not. PHP's workers, if any are left, know nothing of its row.
-func alreadyDone(ctx context.Context, f *failures.Transports, m failures.Entry) (why string, err error) {
-	k, ok := f.Key(m.Message)
-	if !ok {
-		return "", nil
-	}
-	row, err := f.Store.Reports().Row(ctx, k)
-	if err != nil {
-		return "", exit.Store(err)
-	}
-	switch {
-	case row == nil, row.State == zabor.Released, row.State == zabor.Declined:
-		return "", nil
-	case row.Reference != "":
-		return fmt.Sprintf("its row is %s, reference %s", row.State, console.Printable(row.Reference)), nil
-	}
-	return fmt.Sprintf("its row is %s", row.State), nil
 }
 
 type failedList struct {
@@ -225,7 +186,7 @@ func (c *failedRetry) Run(p *program) error {
 func (c *failedRetry) worthRetrying(p *program, f *failures.Transports, messages []failures.Entry) (wanted []failures.Entry, err error) {
 	untaken := 0
 	for _, m := range messages {
-		is, err := notImported(p.ctx, f, m)
+		is, err := takeover.NotImported(p.ctx, f, m)
 		if err != nil {
 			return nil, err
 		}
@@ -236,7 +197,7 @@ func (c *failedRetry) worthRetrying(p *program, f *failures.Transports, messages
 		}
 		why := ""
 		if c.All {
-			if why, err = alreadyDone(p.ctx, f, m); err != nil {
+			if why, err = f.AlreadyDone(p.ctx, m); err != nil {
 				return nil, err
 			}
 		}

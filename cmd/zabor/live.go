@@ -22,6 +22,7 @@ import (
 	"zabor/internal/connect"
 	"zabor/internal/console"
 	"zabor/internal/exit"
+	"zabor/internal/takeover"
 	"zabor/provider"
 	"zabor/sqlstore"
 )
@@ -264,12 +265,12 @@ func (l *liveChecks) queue(q connect.Queue) {
 	if c := q.Config; c != nil && q.Redis.Exists(ctx, c.Stream).Val() == 0 {
 		l.add(liveWarning, what, "there is no stream "+c.Stream+" yet", "nothing, if the application has not sent anything to it; else it sends somewhere else")
 	}
-	if m, err := readMarker(ctx, l.file, l.store, q); err == nil && len(m.new(l.file.Compiled())) > 0 {
+	if m, err := takeover.ReadMarker(ctx, l.file.Scope, l.store, q); err == nil && len(m.New(l.file.Compiled())) > 0 {
 		found := "zabor has never taken from it"
-		if m.owned() {
-			found = "zabor has not taken " + strings.Join(m.new(l.file.Compiled()), ", ") + " from it so far"
+		if m.Owned() {
+			found = "zabor has not taken " + strings.Join(m.New(l.file.Compiled()), ", ") + " from it so far"
 		}
-		l.add(liveWarning, what, found, "zabor peek "+q.Name()+", then "+importCommandLine(l.file, q)+" --dry-run; it is left out here whether anybody has had its messages")
+		l.add(liveWarning, what, found, "zabor peek "+q.Name()+", then "+takeover.ImportCommand(l.file.Path, q)+" --dry-run; it is left out here whether anybody has had its messages")
 	}
 	if len(l.list) == before {
 		l.add(liveGood, what, "", "")

@@ -14,6 +14,7 @@ import (
 	"zabor"
 	"zabor/internal/exit"
 	"zabor/internal/produce"
+	"zabor/internal/takeover"
 )
 
 // job is a Laravel payload that wants order charged, with a number of attempts.
@@ -82,14 +83,14 @@ func TestFirstStart(t *testing.T) {
 			t.Errorf("the queues hold %+v after a refusal, %+v before", got, before)
 		}
 	}
-	imported := func(code int, args ...string) map[string]inventory {
+	imported := func(code int, args ...string) map[string]takeover.Inventory {
 		t.Helper()
 		text, _ := s.command(code, append([]string{"import", "--json"}, args...)...)
 		var r importResult
 		if err := json.Unmarshal([]byte(text), &r); err != nil {
 			t.Fatalf("%v: %s", err, text)
 		}
-		found := map[string]inventory{}
+		found := map[string]takeover.Inventory{}
 		for _, q := range r.Queues {
 			if q.Messages != q.NoStep+q.Fresh+q.Row+q.Held+q.WithoutKey {
 				t.Errorf("%+v does not add up", q)
@@ -101,11 +102,11 @@ func TestFirstStart(t *testing.T) {
 		}
 		return found
 	}
-	async := inventory{Queue: "async", Messages: 4, Fresh: 1, Held: 3}
-	payments := inventory{Queue: "payments", Messages: 9, NoStep: 1, Fresh: 2, Row: 1, Held: 4, WithoutKey: 1}
-	same := func(got, want inventory) {
+	async := takeover.Inventory{Queue: "async", Messages: 4, Fresh: 1, Held: 3}
+	payments := takeover.Inventory{Queue: "payments", Messages: 9, NoStep: 1, Fresh: 2, Row: 1, Held: 4, WithoutKey: 1}
+	same := func(got, want takeover.Inventory) {
 		t.Helper()
-		got.had, got.examples = nil, nil
+		got.Had, got.Examples = nil, nil
 		if fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("imported %+v, want %+v", got, want)
 		}

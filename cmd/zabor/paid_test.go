@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"zabor/internal/exit"
+	"zabor/internal/takeover"
 
 	"github.com/redis/go-redis/v9"
 
@@ -75,9 +76,9 @@ func TestImportPayments(t *testing.T) {
 				}
 				return r
 			}
-			same := func(r importResult, query, export paidSource, held int) {
+			same := func(r importResult, query, export takeover.Source, held int) {
 				t.Helper()
-				for n, want := range []paidSource{query, export} {
+				for n, want := range []takeover.Source{query, export} {
 					got := r.Payments[n]
 					got.Source, got.Reasons = "", nil
 					if got.Read != want.Read || got.Settled != want.Settled || got.Row != want.Row || got.Held != want.Held || got.Contradicted != want.Contradicted || got.Skipped != want.Skipped {
@@ -88,7 +89,7 @@ func TestImportPayments(t *testing.T) {
 					t.Errorf("%d messages held, want %d", n, held)
 				}
 			}
-			first, second := paidSource{Read: 11, Settled: 5, Row: 1, Held: 3, Contradicted: 1, Skipped: 1}, paidSource{Read: 5, Settled: 4, Skipped: 1}
+			first, second := takeover.Source{Read: 11, Settled: 5, Row: 1, Held: 3, Contradicted: 1, Skipped: 1}, takeover.Source{Read: 5, Settled: 4, Skipped: 1}
 			before := s.dump()
 			same(imported(exit.BadAnswer, "--dry-run"), first, second, 1)
 			for name, value := range s.dump() {
@@ -98,7 +99,7 @@ func TestImportPayments(t *testing.T) {
 			}
 			same(imported(exit.BadAnswer), first, second, 1)
 			again := imported(exit.BadAnswer)
-			same(again, paidSource{Read: 11, Row: 9, Contradicted: 1, Skipped: 1}, paidSource{Read: 5, Row: 4, Skipped: 1}, 0)
+			same(again, takeover.Source{Read: 11, Row: 9, Contradicted: 1, Skipped: 1}, takeover.Source{Read: 5, Row: 4, Skipped: 1}, 0)
 			if text := again.text(); !strings.Contains(text, "two payments, pay_5a and pay_5b") || !strings.Contains(text, "pay_other") || strings.Contains(text, "pay_6") {
 				t.Errorf("the problems are %s", text)
 			}

@@ -19,6 +19,7 @@ import (
 	"zabor/internal/console"
 	"zabor/internal/exit"
 	"zabor/internal/failures"
+	"zabor/internal/takeover"
 	"zabor/laravel"
 	"zabor/messenger"
 	"zabor/sqlstore"
@@ -201,10 +202,10 @@ func (c *peekCommand) queues(p *program, k *peeker, list []connect.Queue, out *p
 				break
 			}
 			if n++; n > c.Limit {
-				more = append(more, failedPlace)
+				more = append(more, takeover.Failed)
 				break
 			}
-			one, err := k.foresee(p.ctx, q, m.Message, failedPlace)
+			one, err := k.foresee(p.ctx, q, m.Message, takeover.Failed)
 			if err != nil {
 				return err
 			}
@@ -229,11 +230,11 @@ type peeker struct {
 	steps     []*step.Step
 	bus       worker.Bus
 	providers connect.Providers
-	markers   map[string]marker // by queue; read once
+	markers   map[string]takeover.Marker // by queue; read once
 }
 
 func (p *program) newPeeker(file *config.Config, store *sqlstore.Store, databases *connect.Databases) (*peeker, error) {
-	k := &peeker{file: file, store: store, migrated: true, bus: busOf(file), markers: map[string]marker{}}
+	k := &peeker{file: file, store: store, migrated: true, bus: busOf(file), markers: map[string]takeover.Marker{}}
 	secret, err := store.Setup().Secret(p.ctx)
 	switch {
 	case errors.Is(err, sqlstore.ErrNotMigrated):
@@ -282,13 +283,13 @@ func (k *peeker) foresee(ctx context.Context, q connect.Queue, m *worker.Message
 	if found != nil {
 		return one, found
 	}
-	before := m.DeliveredBefore || place == failedPlace
+	before := m.DeliveredBefore || place == takeover.Failed
 	if before && row == nil {
 		takenOver, err := k.takenOver(ctx, q, m.Class)
 		if err != nil {
 			return one, err
 		}
-		if !takenOver && (place == failedPlace || !q.Shared) {
+		if !takenOver && (place == takeover.Failed || !q.Shared) {
 			one.Verdict, one.Reason = verdictHold, "another worker has had it, and may have made the call: \"zabor import\" holds it before a worker starts"
 			k.show(&one, e)
 			return one, nil
@@ -349,12 +350,12 @@ func (k *peeker) takenOver(ctx context.Context, q connect.Queue, class string) (
 	m, asked := k.markers[q.Name()]
 	if !asked {
 		var err error
-		if m, err = readMarker(ctx, k.file, k.store, q); err != nil {
+		if m, err = takeover.ReadMarker(ctx, k.file.Scope, k.store, q); err != nil {
 			return false, err
 		}
 		k.markers[q.Name()] = m
 	}
-	return m.takes(class), nil
+	return m.Takes(class), nil
 }
 
 // show adds the request of e, which nothing would send now.

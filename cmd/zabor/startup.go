@@ -12,6 +12,7 @@ import (
 	"zabor/internal/config"
 	"zabor/internal/connect"
 	"zabor/internal/exit"
+	"zabor/internal/takeover"
 	"zabor/laravel"
 	"zabor/provider"
 	"zabor/worker"
@@ -49,7 +50,7 @@ func (p *program) checkQueue(ctx context.Context, s connect.Queue, acceptEvictio
 		for _, check := range []func() error{
 			func() error { return p.checkServer(ctx, s, acceptEviction) },
 			func() error { return checkSerializer(ctx, s) },
-			func() error { return p.checkOthers(ctx, s) },
+			func() error { return takeover.CheckOthers(ctx, p.log, s) },
 			func() error {
 				if depth, err := s.Depth(ctx); err == nil && depth.Empty() {
 					p.guessPlace(ctx, s)

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 	"zabor/internal/console"
 	"zabor/internal/exit"
 	"zabor/internal/failures"
+	"zabor/internal/takeover"
 	"zabor/sqlstore"
 	"zabor/tracing"
 	"zabor/worker"
@@ -94,7 +94,7 @@ func (c *workerCommand) Run(p *program) error {
 	if err != nil || !c.Drain {
 		return err
 	}
-	left, parked, err := p.leftOver(file, store, list, "the queues are drained; \"zabor failed list\" shows the same error until it is mended", zabor.Held, zabor.Released)
+	left, parked, err := takeover.LeftOver(p.ctx, p.stderr, failures.New(file, store, list), list, "the queues are drained; \"zabor failed list\" shows the same error until it is mended", zabor.Held, zabor.Released)
 	switch {
 	case err != nil:
 		return err
@@ -105,7 +105,7 @@ func (c *workerCommand) Run(p *program) error {
 			"zabor failed list shows them; \"zabor failed retry ID\" while a worker of zabor's runs, or \"zabor failed forget ID --reason TEXT --yes\"")
 	}
 	for _, s := range list {
-		if err := disown(p.ctx, file, store, s); err != nil {
+		if err := takeover.Release(p.ctx, file.Scope, store, s); err != nil {
 			return err
 		}
 	}
@@ -152,7 +152,7 @@ func (p *program) ready(c *core, w *worker.Worker, list []connect.Queue, acceptE
 	if _, err := p.checkKeys(p.installation(c.file, c.store, list), false); err != nil {
 		return err
 	}
-	return p.takeOver(p.ctx, &importer{file: c.file, store: c.store, steps: w.Steps, readOnly: true, log: p.log, say: console.Progress(p.stderr), steppedOn: map[string]bool{}}, list)
+	return takeover.TakeOver(p.ctx, c.file, c.store, w.Steps, takeover.Options{Log: p.log, Say: console.Progress(p.stderr)}, list)
 }
 
 // work takes messages until ctx ends and those in hand are done, and watches who
@@ -161,7 +161,7 @@ func (p *program) work(ctx context.Context, w *worker.Worker, list []connect.Que
 	var wg sync.WaitGroup
 	for _, s := range list {
 		if !s.Shared && len(w.Steps) > 0 {
-			wg.Go(func() { p.watchOthers(ctx, s) })
+			wg.Go(func() { takeover.WatchOthers(ctx, p.log, p.alert, s) })
 		}
 	}
 	w.Run(ctx)
@@ -260,70 +260,4 @@ func drained(ctx context.Context, log *slog.Logger, file *config.Config, store *
 		case <-tick.C:
 		}
 	}
-}
-
-// mostLeft is how many failed messages a drain lists.
-const mostLeft = 100
-
-// leftOver lists what is left for a person: rows in these states, and what lies in the
-// failure transports of the queues for other rows, or for none. PHP's own retry would
-// make the call of all of them. unread is the hint where a failure transport cannot be
-// read: what was done until then.
-func (p *program) leftOver(file *config.Config, store *sqlstore.Store, list []connect.Queue, unread string, states ...zabor.State) (left, parked int, err error) {
-	filter := sqlstore.Filter{Within: file.Scope, States: states, Limit: 500}
-	for {
-		rows, err := store.Reports().List(p.ctx, filter)
-		if err != nil {
-			return left, 0, exit.Store(err)
-		}
-		for _, row := range rows {
-			filter.After = row.Key
-			left++
-			fmt.Fprintf(p.stderr, "zabor: %s is %s: %s\n", console.Printable(row.Key.String()), row.State, console.Printable(row.Reason))
-		}
-		if len(rows) < filter.Limit {
-			break
-		}
-	}
-	parked, err = p.leftFailed(file, store, list, unread)
-	return left, parked, err
-}
-
-// leftFailed lists the failed messages of list that have a key, but for those of rows
-// that are held or released. unread is as for leftOver.
-func (p *program) leftFailed(file *config.Config, store *sqlstore.Store, list []connect.Queue, unread string) (n int, err error) {
-	f := failures.New(file, store, list)
-	for _, q := range list {
-		for m, err := range failures.Own(q.Queue, store).Entries(p.ctx, "") {
-			if q.FailedIn.NoTable(err) {
-				break
-			}
-			if err != nil {
-				return n, exit.Unreachable(fmt.Errorf("queue %s: what failed on it cannot be read: %w", q.Name(), err), unread)
-			}
-			key, ok := f.Key(m.Message)
-			if !ok {
-				continue
-			}
-			row, err := store.Reports().Row(p.ctx, key)
-			if err != nil {
-				return n, exit.Store(err)
-			}
-			state := "has no row"
-			if row != nil {
-				if row.State == zabor.Held || row.State == zabor.Released {
-					continue
-				}
-				state = "is " + string(row.State)
-			}
-			if n++; n <= mostLeft {
-				reason, _, _ := strings.Cut(m.Reason, "\n")
-				fmt.Fprintf(p.stderr, "zabor: %s %s, and its message has failed: %s: %s\n", console.Printable(key.String()), state, f.Describe(q.Name(), m), console.Printable(reason))
-			}
-		}
-	}
-	if n > mostLeft {
-		fmt.Fprintf(p.stderr, "zabor: and %d more failed messages\n", n-mostLeft)
-	}
-	return n, nil
 }

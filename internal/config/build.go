@@ -24,6 +24,22 @@ type built struct {
 // Limits lists what no code can promise, in the order of the steps' map keys.
 func (c *Config) Limits() []provider.StepLimit { return slices.Clone(c.limits) }
 
+// Units returns the units in which the provider of that name writes amounts. An empty
+// name means the only provider. nil means that they are not known.
+func (c *Config) Units(name string) provider.Units {
+	if name == "" && len(c.Providers) == 1 {
+		for only := range c.Providers {
+			name = only
+		}
+	}
+	if p := c.Providers[name]; p != nil {
+		if known, ok := provider.BuiltinNamed(p.Profile); ok {
+			return known.Units()
+		}
+	}
+	return nil
+}
+
 // Keys are those of encryption_key; nil: nothing is encrypted.
 func (c *Config) Keys() *seal.Keys { return c.keys }
 

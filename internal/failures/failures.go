@@ -192,3 +192,23 @@ func (f *Transports) Find(ctx context.Context, ids []string) ([]Entry, error) {
 	}
 	return all, nil
 }
+
+// AlreadyDone returns why a worker would call nothing for m; empty means that it would
+// call. Such a message had better stay: PHP's workers know nothing of its row.
+func (f *Transports) AlreadyDone(ctx context.Context, m Entry) (why string, err error) {
+	k, ok := f.Key(m.Message)
+	if !ok {
+		return "", nil
+	}
+	row, err := f.Store.Reports().Row(ctx, k)
+	if err != nil {
+		return "", exit.Store(err)
+	}
+	switch {
+	case row == nil, row.State == zabor.Released, row.State == zabor.Declined:
+		return "", nil
+	case row.Reference != "":
+		return fmt.Sprintf("its row is %s, reference %s", row.State, console.Printable(row.Reference)), nil
+	}
+	return fmt.Sprintf("its row is %s", row.State), nil
+}

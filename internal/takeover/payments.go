@@ -1,34 +1,26 @@
-package main
+package takeover
 
 import (
 	"context"
 	"fmt"
 	"io"
 	"iter"
-	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
-	"text/tabwriter"
 
 	"zabor"
 	"zabor/audit"
-	"zabor/internal/config"
 	"zabor/internal/connect"
 	"zabor/internal/console"
 	"zabor/internal/exit"
-	"zabor/provider"
 	"zabor/step"
 )
 
-// What was charged before zabor came, as the application's payments and a
-// provider's export tell it, becomes settled rows.
-
-// paidSource counts what became of the entries of one source. Read is the sum of
-// Settled, Row, Held, Contradicted and Skipped.
-type paidSource struct {
+// Source counts what became of the entries of one source. Read is the sum of Settled,
+// Row, Held, Contradicted and Skipped. Its JSON is documented.
+type Source struct {
 	Source       string           `json:"source"` // the payments query, or a file
 	Read         int64            `json:"read"`
 	Settled      int64            `json:"settled"`      // their rows are written now
@@ -39,8 +31,8 @@ type paidSource struct {
 	Reasons      map[string]int64 `json:"reasons"`      // of Skipped
 }
 
-// paidProblem is a key for which a person is wanted.
-type paidProblem struct {
+// Problem is a key that a person must look at.
+type Problem struct {
 	Key    console.Key `json:"key"`
 	What   string      `json:"what"`
 	Places []string    `json:"places"`
@@ -49,40 +41,46 @@ type paidProblem struct {
 // mostProblems bounds what is kept in memory and printed; the counts have all.
 const mostProblems = 100
 
-// paidImport is one import of payments.
-type paidImport struct {
-	*importer
-	ledger   *audit.Ledger
+// Payments is an import of payments from before zabor: each becomes a settled row.
+type Payments struct {
+	*Importer
+	Ledger   *audit.Ledger
 	fallback string // step of entries that name none; empty: the one that there is
-	sources  []paidSource
+	Sources  []Source
 	// At most mostProblems of each kind.
-	problems []paidProblem
-	unsure   int64 // keys that cannot be one payment, or whose row says something else
+	Problems []Problem
+	Unsure   int64 // keys that cannot be one payment, or whose row says something else
 	mu       sync.Mutex
 }
 
-// importPaid reads the evidence that c names and writes its rows. The ledger is the
-// caller's to close; nil: there is no evidence.
-func (i *importer) importPaid(by *program, c *importCommand, databases *connect.Databases) (*paidImport, error) {
-	ctx := by.ctx
-	if c.PaymentsQuery == "" && len(c.ProviderExport) == 0 {
+// PaymentsFrom says where payments are read.
+type PaymentsFrom struct {
+	Query   string         // a SELECT on the application's database; empty: none
+	Exports []audit.Export // of providers
+	Step    string         // of payments without a step; empty: the only configured one
+}
+
+// Payments reads payments and writes their rows. The ledger is the caller's to close. nil
+// means that from names no payments.
+func (i *Importer) Payments(ctx context.Context, from PaymentsFrom, databases *connect.Databases) (*Payments, error) {
+	if from.Query == "" && len(from.Exports) == 0 {
 		return nil, nil
 	}
-	exports, err := c.exports(by, i)
-	if err != nil {
-		return nil, err
+	if from.Step != "" && !slices.ContainsFunc(i.steps, func(s *step.Step) bool { return s.Name() == from.Step }) {
+		return nil, exit.Usage(fmt.Errorf("--step %s: no such step in %s", from.Step, i.file.Path), "")
 	}
 	ledger, err := audit.Open("")
 	if err != nil {
 		return nil, exit.Usage(err, "")
 	}
-	p := &paidImport{importer: i, ledger: ledger, fallback: c.Step}
-	if err := p.read(ctx, c, exports, databases); err != nil {
+	p := &Payments{Importer: i, Ledger: ledger, fallback: from.Step}
+	if err := p.read(ctx, from, databases); err != nil {
 		return nil, joinClose(err, ledger)
 	}
 	if err := p.write(ctx); err != nil {
 		return nil, joinClose(err, ledger)
 	}
+	i.payments = p
 	return p, nil
 }
 
@@ -91,63 +89,42 @@ func joinClose(err error, c io.Closer) error {
 	return err
 }
 
-// exports are the files that the flags name.
-func (c *importCommand) exports(p *program, i *importer) ([]audit.Export, error) {
-	if c.Step != "" && !slices.ContainsFunc(i.steps, func(s *step.Step) bool { return s.Name() == c.Step }) {
-		return nil, exit.Usage(fmt.Errorf("--step %s: no such step in %s", c.Step, i.file.Path), "")
-	}
-	exports, err := p.readExports(c.ProviderExport, c.Columns)
-	if err != nil {
-		return nil, err
-	}
-	for n, e := range exports {
-		if _, known := i.file.Providers[e.Provider]; e.Provider != "" && !known {
-			return nil, exit.Usage(fmt.Errorf("--provider-export %s=%s: %s has no provider of that name", e.Provider, e.Path, i.file.Path), "the name before = is the one under providers:")
-		}
-		if e.Provider == "" && len(i.file.Providers) == 1 {
-			exports[n].Provider = slices.Collect(maps.Keys(i.file.Providers))[0]
-		}
-		exports[n].Units = unitsOf(i.file, e.Provider)
-	}
-	return exports, nil
-}
-
 // read puts all evidence into the ledger.
-func (p *paidImport) read(ctx context.Context, c *importCommand, exports []audit.Export, databases *connect.Databases) error {
+func (p *Payments) read(ctx context.Context, from PaymentsFrom, databases *connect.Databases) error {
 	seen := func(what string) func(int64) {
 		return func(n int64) { p.say("\r%s: %d read%20s", what, n, "") }
 	}
 	add := func(name string, entries iter.Seq2[audit.Evidence, error], hint string) error {
-		p.sources = append(p.sources, paidSource{Source: name, Reasons: map[string]int64{}})
-		n := len(p.sources) - 1
-		read, err := p.ledger.AddEvidence(ctx, n, p.keyed(n, entries), seen(name))
+		p.Sources = append(p.Sources, Source{Source: name, Reasons: map[string]int64{}})
+		n := len(p.Sources) - 1
+		read, err := p.Ledger.AddEvidence(ctx, n, p.keyed(n, entries), seen(name))
 		if err != nil {
 			return exit.Usage(err, hint+"; nothing was written")
 		}
-		p.sources[n].Read = read + p.sources[n].Skipped
+		p.Sources[n].Read = read + p.Sources[n].Skipped
 		return nil
 	}
-	if c.PaymentsQuery != "" {
+	if from.Query != "" {
 		application, err := databases.At("", "database")
 		if err != nil {
 			return err
 		}
-		entries := evidence(payments(ctx, application, c.PaymentsQuery, len(exports) == 0), audit.Payment.Evidence)
+		entries := evidence(audit.QueryPayments(ctx, application, from.Query, len(from.Exports) == 0), audit.Payment.Evidence)
 		if err := add("--payments-query", entries, "the query must give a column order, and may give scope, step, reference, amount or major, currency"); err != nil {
 			return err
 		}
 	}
-	for _, e := range exports {
+	for _, e := range from.Exports {
 		entries := evidence(e.Successes(), audit.Success.Evidence)
 		if err := add(filepath.Base(e.Path), entries, "mend the line, or say with --columns what the columns mean"); err != nil {
 			return err
 		}
 	}
-	if err := p.ledger.JoinEvidence(ctx); err != nil {
+	if err := p.Ledger.JoinEvidence(ctx); err != nil {
 		return err
 	}
 	n := 0
-	for e, err := range p.ledger.Homeless(ctx) {
+	for e, err := range p.Ledger.Homeless(ctx) {
 		if err != nil {
 			return err
 		}
@@ -171,15 +148,15 @@ func evidence[T any](all iter.Seq2[T, error], of func(T) audit.Evidence) iter.Se
 	}
 }
 
-func (p *paidImport) skip(source int, reason string) {
-	p.sources[source].Skipped++
-	p.sources[source].Reasons[reason]++
+func (p *Payments) skip(source int, reason string) {
+	p.Sources[source].Skipped++
+	p.Sources[source].Reasons[reason]++
 }
 
-// keyed gives entries their whole keys; those of which none can be made, and money
-// that went back, are counted as skipped. An entry without an order may still be found
-// by its reference.
-func (p *paidImport) keyed(source int, entries iter.Seq2[audit.Evidence, error]) iter.Seq2[audit.Evidence, error] {
+// keyed gives entries their whole keys. An entry without a possible key, or with money
+// that went back, is counted as skipped. An entry without an order may still be found by
+// its reference.
+func (p *Payments) keyed(source int, entries iter.Seq2[audit.Evidence, error]) iter.Seq2[audit.Evidence, error] {
 	return func(yield func(audit.Evidence, error) bool) {
 		for e, err := range entries {
 			why := ""
@@ -201,8 +178,8 @@ func (p *paidImport) keyed(source int, entries iter.Seq2[audit.Evidence, error])
 	}
 }
 
-// key is the whole key of e; why is not empty where there is none.
-func (p *paidImport) key(e audit.Evidence) (k zabor.Key, why string) {
+// key returns the whole key of e. If there is none, why says so.
+func (p *Payments) key(e audit.Evidence) (k zabor.Key, why string) {
 	name, part, hasPart := strings.Cut(e.Key.Step, ":")
 	if name == "" {
 		name = p.fallback
@@ -247,7 +224,7 @@ func (p *paidImport) key(e audit.Evidence) (k zabor.Key, why string) {
 const writers = 16
 
 // write makes the rows of all keys.
-func (p *paidImport) write(ctx context.Context) error {
+func (p *Payments) write(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	work := make(chan audit.Claimed)
@@ -266,7 +243,7 @@ func (p *paidImport) write(ctx context.Context) error {
 	}
 	n := 0
 	var failed error
-	for c, err := range p.ledger.Claimed(ctx) {
+	for c, err := range p.Ledger.Claimed(ctx) {
 		if failed = err; err != nil {
 			break
 		}
@@ -284,9 +261,9 @@ func (p *paidImport) write(ctx context.Context) error {
 	return failed
 }
 
-// one makes the row of one key. Where the evidence cannot be one payment, a person
-// decides: the row is held.
-func (p *paidImport) one(ctx context.Context, c audit.Claimed) error {
+// one makes the row of one key. If the evidence cannot be one payment, the row is held
+// for a person.
+func (p *Payments) one(ctx context.Context, c audit.Claimed) error {
 	where := strings.Join(c.Places, ", ")
 	if c.Against == "" {
 		var err error
@@ -309,7 +286,7 @@ func (p *paidImport) one(ctx context.Context, c audit.Claimed) error {
 	var written bool
 	var err error
 	if p.readOnly {
-		row, written, err = p.foresee(ctx, paid)
+		row, written, err = p.plan(ctx, paid)
 	} else {
 		row, written, err = p.fence.ImportPayment(ctx, paid)
 	}
@@ -318,41 +295,40 @@ func (p *paidImport) one(ctx context.Context, c audit.Claimed) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.met(c.Key)
-	count := func(field func(*paidSource) *int64) {
+	p.note(c.Key)
+	count := func(field func(*Source) *int64) {
 		for n, pieces := range c.From {
-			*field(&p.sources[n]) += pieces
+			*field(&p.Sources[n]) += pieces
 		}
 	}
 	imported := row.Cause == zabor.ByImport || row.Cause == zabor.ByConflict
 	switch {
 	case written && row.State == zabor.Held:
-		count(func(s *paidSource) *int64 { return &s.Held })
+		count(func(s *Source) *int64 { return &s.Held })
 	case written:
-		count(func(s *paidSource) *int64 { return &s.Settled })
+		count(func(s *Source) *int64 { return &s.Settled })
 	case paid.Agrees(row),
 		against != "" && row.State == zabor.Held && imported,
 		against != "" && c.Against == "" && row.State == zabor.Settled:
-		count(func(s *paidSource) *int64 { return &s.Row })
+		count(func(s *Source) *int64 { return &s.Row })
 	default:
-		count(func(s *paidSource) *int64 { return &s.Contradicted })
+		count(func(s *Source) *int64 { return &s.Contradicted })
 		against = fmt.Sprintf("the row is %s (%s), and the payment is %s", row.State, rowText(row), paidText(paid))
 		c.Against = against
 	}
 	if c.Against != "" {
-		p.unsure++
+		p.Unsure++
 	}
-	if against != "" && len(p.problems) < mostProblems {
-		p.problems = append(p.problems, paidProblem{console.NewKey(c.Key), against, c.Places})
+	if against != "" && len(p.Problems) < mostProblems {
+		p.Problems = append(p.Problems, Problem{console.NewKey(c.Key), against, c.Places})
 	}
 	return nil
 }
 
-// elsewhere is why c cannot be a payment of its own: the row of another order has its
-// reference, from an earlier import or from zabor's own call. That row is left as it
-// is. Another step of the same order may have it, as where a step was renamed. Empty:
-// no row has it.
-func (p *paidImport) elsewhere(ctx context.Context, c audit.Claimed) (against string, err error) {
+// elsewhere says why c cannot be a payment of its own: the row of another order has its
+// reference. That row is left as it is. Another step of the same order may have the
+// reference, as after a rename. Empty means that no row has it.
+func (p *Payments) elsewhere(ctx context.Context, c audit.Claimed) (against string, err error) {
 	for _, id := range append([]string{c.Reference}, c.Aliases...) {
 		if id == "" {
 			continue
@@ -371,8 +347,8 @@ func (p *paidImport) elsewhere(ctx context.Context, c audit.Claimed) (against st
 	return "", nil
 }
 
-// foresee is what one would find and write, without writing it.
-func (p *paidImport) foresee(ctx context.Context, paid zabor.Payment) (row zabor.Row, written bool, err error) {
+// plan returns what one would find and write. Nothing is written.
+func (p *Payments) plan(ctx context.Context, paid zabor.Payment) (row zabor.Row, written bool, err error) {
 	there, err := p.store.Reports().Row(ctx, paid.Key)
 	if err != nil {
 		return zabor.Row{}, false, err
@@ -387,71 +363,4 @@ func rowText(row zabor.Row) string {
 
 func paidText(p zabor.Payment) string {
 	return strings.TrimSpace(strings.Join([]string{p.Reference, console.Money(p.Amount)}, " "))
-}
-
-// print is the part of the report that is about payments.
-func (p *paidImport) print(to io.Writer) error {
-	w := tabwriter.NewWriter(to, 0, 8, 2, ' ', tabwriter.AlignRight)
-	now := "now"
-	if p.readOnly {
-		now = "to be"
-	}
-	fmt.Fprintf(w, "payments from\tread\t%s settled\thave a row\t%s held\tcontradict a row\tskipped\t\n", now, now)
-	for _, s := range p.sources {
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t\n", s.Source, s.Read, s.Settled, s.Row, s.Held, s.Contradicted, s.Skipped)
-	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	for _, s := range p.sources {
-		for _, reason := range slices.Sorted(maps.Keys(s.Reasons)) {
-			fmt.Fprintf(to, "%s: skipped %d: %s\n", s.Source, s.Reasons[reason], reason)
-		}
-	}
-	for _, one := range p.problems {
-		fmt.Fprintf(to, "%s: %s (%s)\n", one.Key.Plain(), console.Printable(one.What), strings.Join(one.Places, ", "))
-	}
-	_, err := fmt.Fprintln(to)
-	return err
-}
-
-// unitsOf are the units in which the provider of that name writes amounts; without a
-// name, those of the only one.
-func unitsOf(file *config.Config, name string) provider.Units {
-	if name == "" && len(file.Providers) == 1 {
-		name = slices.Collect(maps.Keys(file.Providers))[0]
-	}
-	if p := file.Providers[name]; p != nil {
-		if known, ok := provider.BuiltinNamed(p.Profile); ok {
-			return known.Units()
-		}
-	}
-	return nil
-}
-
-// readExports are the files that --provider-export names.
-func (p *program) readExports(named []string, columns string) ([]audit.Export, error) {
-	var mapped *audit.Columns
-	if columns != "" {
-		read, err := audit.ParseColumns(columns)
-		if err != nil {
-			return nil, exit.Usage(fmt.Errorf("--columns: %w", err), "")
-		}
-		mapped = &read
-		if len(read.Status) == 0 && len(read.Reference) > 0 && len(named) > 0 {
-			p.log.Warn("--columns names no status: every line of the export counts as a payment that went through, also one that failed", "fix", "add status=COLUMN:paid|captured, or take a file in which only such lines are")
-		}
-	}
-	var exports []audit.Export
-	for _, text := range named {
-		name, path, ok := strings.Cut(text, "=")
-		if !ok {
-			name, path = "", text
-		}
-		if _, err := os.Stat(path); err != nil {
-			return nil, exit.Usage(fmt.Errorf("--provider-export: %w", err), "")
-		}
-		exports = append(exports, audit.Export{Path: path, Provider: name, Columns: mapped})
-	}
-	return exports, nil
 }
