@@ -21,6 +21,7 @@ import (
 	"zabor/internal/config"
 	"zabor/internal/connect"
 	"zabor/internal/console"
+	"zabor/internal/decision"
 	"zabor/internal/exit"
 	"zabor/internal/failures"
 	"zabor/internal/takeover"
@@ -202,62 +203,59 @@ func depthOf(q connect.Queue) func(context.Context) (dashboard.Depth, error) {
 	}
 }
 
-// desk is where one request decides: what it has read of the failure transports is
-// its own.
-func (o *office) desk(ctx context.Context) *desk {
-	p := *o.program
-	p.ctx = ctx
-	k := &desk{program: &p, file: o.file, store: o.store, fence: o.fence, at: func(zabor.Checkpoint, zabor.Key) {}, close: func() {}}
+// desk decides for one request: it keeps what it has read of the failure transports.
+func (o *office) desk() *decision.Decider {
+	k := &decision.Decider{File: o.file, Store: o.store, Fence: o.fence, At: func(zabor.Checkpoint, zabor.Key) {}}
 	if len(o.queues) == 0 {
-		k.kept = "no queues are configured: its message is not looked for"
+		k.Kept = "no queues are configured: its message is not looked for"
 	} else {
-		k.failures = failures.New(o.file, o.store, o.queues)
+		k.Failures = failures.New(o.file, o.store, o.queues)
 	}
 	return k
 }
 
 func (o *office) look(ctx context.Context, d zabor.Decision) (dashboard.Prospect, error) {
-	k := o.desk(ctx)
-	m, err := k.look(d)
-	prospect := dashboard.Prospect{Row: m.row}
+	k := o.desk()
+	m, err := k.Plan(ctx, d)
+	prospect := dashboard.Prospect{Row: m.Row}
 	if err == nil {
-		err = k.may(m)
+		err = m.Refused()
 	}
 	if err != nil {
-		return prospect, k.plainly(m, err)
+		return prospect, plainly(m, err)
 	}
-	prospect.Lines, prospect.Warnings = k.prospect(m), m.warnings()
+	prospect.Lines, prospect.Warnings = k.Preview(ctx, m), m.Warnings()
 	return prospect, nil
 }
 
 func (o *office) take(ctx context.Context, d zabor.Decision) (dashboard.Taken, error) {
-	k := o.desk(ctx)
-	m, err := k.look(d)
+	k := o.desk()
+	m, err := k.Plan(ctx, d)
 	if err != nil {
-		return dashboard.Taken{Row: m.row}, k.plainly(m, err)
+		return dashboard.Taken{Row: m.Row}, plainly(m, err)
 	}
-	row, messages, err := k.take(m)
+	row, messages, err := k.Take(ctx, m)
 	if err != nil {
-		return dashboard.Taken{Row: row}, k.plainly(m, err)
+		return dashboard.Taken{Row: row}, plainly(m, err)
 	}
 	taken := dashboard.Taken{Row: row, Lines: []string{fmt.Sprintf("%s is %s now", console.Printable(row.Key.String()), row.State)}}
 	for _, one := range messages {
 		taken.Lines = append(taken.Lines, one.String())
 	}
-	if len(messages) == 0 && k.failures != nil && m.Action != zabor.Hold {
-		taken.Lines = append(taken.Lines, k.elsewhere(m))
+	if len(messages) == 0 && k.Failures != nil && m.Action != zabor.Hold {
+		taken.Lines = append(taken.Lines, k.Elsewhere(ctx, m))
 	}
 	return taken, nil
 }
 
 // plainly is err as a page says it: with what is to be done next, and what callers
 // branch on still in it.
-func (k *desk) plainly(m matter, err error) error {
+func plainly(m decision.Planned, err error) error {
 	if errors.Is(err, zabor.ErrStale) {
 		return err
 	}
-	err = k.decisionFailure(m, err)
-	if f, ok := errors.AsType[*exit.Error](err); ok && errors.Is(err, zabor.ErrRefused) && m.wantsProof() {
+	err = decision.Failure(m, err)
+	if f, ok := errors.AsType[*exit.Error](err); ok && errors.Is(err, zabor.ErrRefused) && m.WantsProof() {
 		return fmt.Errorf("%w; look there first, and say that you did", f.Err)
 	}
 	return err

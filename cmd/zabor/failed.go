@@ -159,7 +159,7 @@ func (c *failedRetry) Run(p *program) error {
 	if c.All == (len(c.ID) > 0) {
 		return exit.Usage(errors.New("failed retry: give ids, or --all"), `"zabor failed list" shows the ids`)
 	}
-	by, err := decider(c.By)
+	by, err := whoDecides(c.By)
 	if err != nil {
 		return err
 	}
@@ -249,7 +249,7 @@ type failedForget struct {
 }
 
 func (c *failedForget) Run(p *program) error {
-	by, err := decider(c.By)
+	by, err := whoDecides(c.By)
 	switch {
 	case err != nil:
 		return err

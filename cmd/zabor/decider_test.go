@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"zabor"
+	"zabor/internal/decision"
 	"zabor/internal/exit"
 	"zabor/internal/servers"
 	"zabor/sandbox"
@@ -215,14 +216,14 @@ func TestKilledDecision(t *testing.T) {
 	r := servers.Redis(t)
 	var messages []message
 	for _, f := range frameworks {
-		for _, at := range []zabor.Checkpoint{decidedMoment, carriedMoment} {
+		for _, at := range []zabor.Checkpoint{decision.Decided, decision.Moving} {
 			messages = append(messages, newMessage(r, f.name, string(at)+"-"+f.name), newMessage(r, f.name, "back-"+string(at)+"-"+f.name))
 		}
 	}
 	put(t, messages...)
 	s := newHeldShop(t, databases[1].open(t), r, messages)
 	for _, f := range frameworks {
-		for _, at := range []zabor.Checkpoint{decidedMoment, carriedMoment} {
+		for _, at := range []zabor.Checkpoint{decision.Decided, decision.Moving} {
 			for _, args := range [][]string{
 				{"settle", string(at) + "-" + f.name, "charge", "pay_" + string(at) + "-" + f.name},
 				{"release", "back-" + string(at) + "-" + f.name, "charge", "--i-have-checked-the-provider"},
@@ -301,7 +302,7 @@ func TestDecisionsWithAFailureStream(t *testing.T) {
 		s.decide(0, "settle", "kept-"+f.name, "pay_8-"+f.name, "--keep")
 		// Killed between the row and the message, and right behind the script: typed
 		// again it is whole, and there is no second copy.
-		for _, at := range []zabor.Checkpoint{decidedMoment, carriedMoment} {
+		for _, at := range []zabor.Checkpoint{decision.Decided, decision.Moving} {
 			args := []string{"fence", "settle", string(at) + "-" + f.name, "charge", "pay_7-" + string(at) + f.name, "-c", s.file, "--by", "ops", "--reason", "seen", "--yes"}
 			p := start(t, append(args, "--stop-at", string(at))...)
 			p.stopped()

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/user"
+	"strings"
+
+	"zabor"
+
+	"zabor/internal/config"
+	"zabor/internal/decision"
+	"zabor/internal/exit"
+	"zabor/sqlstore"
+)
+
+// whoDecides is who decides: the one named, else the user of this session, else the one
+// whose process this is.
+func whoDecides(by string) (string, error) {
+	if by == "" {
+		by = os.Getenv("USER")
+	}
+	if u, err := user.Current(); by == "" && err == nil {
+		by = u.Username
+	}
+	if by == "" {
+		return "", exit.Usage(errors.New("nobody knows who decides: $USER is not set, and this process's user has no name"), "add --by NAME")
+	}
+	return by, nil
+}
+
+// announce says what m will do.
+func announce(ctx context.Context, to io.Writer, k *decision.Decider, m decision.Planned) {
+	fmt.Fprintf(to, "zabor: %s\n", strings.Join(k.Preview(ctx, m), "\nzabor: "))
+	for _, warning := range m.Warnings() {
+		fmt.Fprintf(to, "zabor: warning: %s\n", warning)
+	}
+}
+
+// openDecider opens the fence and the failure transports. With keep, messages stay where
+// they are.
+func (p *program) openDecider(keep bool, stop string) (k *decision.Decider, closeAll func(), err error) {
+	file, store, err := p.openFence()
+	if err != nil {
+		return nil, nil, err
+	}
+	k = &decision.Decider{File: file, Store: store, At: stopAt(stop)}
+	if k.Fence, err = p.decisionFence(file, store); err != nil {
+		store.Close()
+		return nil, nil, err
+	}
+	closeAll = func() { store.Close() }
+	switch {
+	case keep:
+		k.Kept = "its message stays where it is (--keep)"
+	case len(file.Queues) == 0:
+		k.Kept = "no queues are configured: its message is not looked for"
+	default:
+		var closeQueues func()
+		if k.Failures, closeQueues, err = p.failuresOf(file, store, nil); err != nil {
+			store.Close()
+			return nil, nil, err
+		}
+		closeAll = func() { closeQueues(); store.Close() }
+	}
+	return k, closeAll, nil
+}
+
+// decisionFence is a fence that decides: it calls nobody.
+func (p *program) decisionFence(file *config.Config, store *sqlstore.Store) (*zabor.Fence, error) {
+	if err := store.Setup().Check(p.ctx); err != nil {
+		return nil, exit.Store(err)
+	}
+	secret, err := store.Setup().Secret(p.ctx)
+	if err != nil {
+		return nil, exit.Store(err)
+	}
+	return &zabor.Fence{Store: store, Secret: secret, Observer: zabor.Observer{Alert: p.alert}, Hook: file.Hook}, nil
+}
