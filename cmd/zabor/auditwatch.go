@@ -1,15 +1,10 @@
 package main
 
 import (
-	"crypto/sha256"
 	"errors"
-	"fmt"
-	"strings"
 	"time"
 
-	"zabor"
 	"zabor/audit"
-	"zabor/internal/console"
 	"zabor/internal/exit"
 	"zabor/metrics"
 )
@@ -17,24 +12,16 @@ import (
 // auditWatch is an audit that is made again and again.
 type auditWatch struct {
 	*auditor
-	before map[difference]bool // of the audit before, above info
-	served *metrics.Audits     // nil: nobody asks for them
-}
-
-// difference stands for what makes one differ from another.
-type difference [16]byte
-
-func differenceOf(d audit.Difference) difference {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%q", []string{string(d.Kind), d.Key.Scope, d.Key.Order, d.Key.Step, d.Reference, d.Other}))
-	return difference(sum[:16])
+	seen   audit.Watched
+	served *metrics.Audits // nil: metrics are not configured
 }
 
 // watch audits again and again, and alerts when the differences have changed.
 func (a *auditor) watch(every time.Duration) error {
-	if a.file == nil {
+	if a.File == nil {
 		return exit.Usage(errors.New("--watch needs a zabor.yaml: it alerts at its addresses"), "")
 	}
-	endAlerts, err := a.alerts(a.file)
+	endAlerts, err := a.alerts(a.File)
 	if err != nil {
 		return err
 	}
@@ -67,19 +54,19 @@ func (a *auditor) watch(every time.Duration) error {
 
 // serve answers at metrics.listen, where there is one, until the program ends.
 func (w *auditWatch) serve() (done func(), err error) {
-	if w.file.Metrics == nil {
+	if w.File.Metrics == nil {
 		return func() {}, nil
 	}
-	m, err := newMetrics(w.file)
+	m, err := newMetrics(w.File)
 	if err != nil {
 		return nil, err
 	}
 	w.count, w.served = m.Alert, m.Audits(auditKinds())
-	listener, err := w.listenMetrics(w.file)
+	listener, err := w.listenMetrics(w.File)
 	if err != nil {
 		return nil, err
 	}
-	return w.serveAt(w.ctx, m, listener, []metrics.Check{{Name: "fence", Well: w.store.Setup().Check}, {Name: "audit", Well: w.served.Well}}), nil
+	return w.serveAt(w.ctx, m, listener, []metrics.Check{{Name: "fence", Well: w.Store.Setup().Check}, {Name: "audit", Well: w.served.Well}}), nil
 }
 
 func auditKinds() map[string]string {
@@ -99,20 +86,7 @@ func result(t audit.Total) metrics.Audit {
 	return r
 }
 
-// mostWatched is how many differences are remembered from one audit to the next;
-// those beyond are counted, and not told one from another.
-const mostWatched = 1_000_000
-
-// fewDifferences of a kind are told one by one.
-const fewDifferences = 10
-
-// freshDifferences are those of a kind that the audit before had not.
-type freshDifferences struct {
-	n     int64
-	first []audit.Difference // at most fewDifferences
-}
-
-// once makes an audit and tells what is new in it.
+// once makes an audit and alerts of what is new in it.
 func (w *auditWatch) once() (audit.Total, error) {
 	ledger, total, err := w.run(w.ctx)
 	if err != nil {
@@ -120,60 +94,15 @@ func (w *auditWatch) once() (audit.Total, error) {
 	}
 	defer func() { _ = ledger.Remove() }()
 	w.log.Info("audited", "provider_successes", total.ProviderSuccesses, "unique_rows", total.UniqueRows, "double_charged", total.DoubleCharged, "lost", total.Lost, "differences", total.Bad)
-	now, fresh := map[difference]bool{}, map[audit.Kind]*freshDifferences{}
-	for d, err := range ledger.Differences(w.ctx) {
-		if err != nil {
-			return total, err
-		}
-		if d.Severity == audit.Info || len(now) == mostWatched {
-			continue
-		}
-		id := differenceOf(d)
-		now[id] = true
-		if w.before[id] {
-			continue
-		}
-		f := fresh[d.Kind]
-		if f == nil {
-			f = &freshDifferences{}
-			fresh[d.Kind] = f
-		}
-		if f.n++; f.n <= fewDifferences {
-			f.first = append(f.first, d)
-		}
+	alerts, err := w.seen.Fresh(w.ctx, ledger)
+	if err != nil {
+		return total, err
 	}
-	w.tell(fresh)
-	w.before = now
+	for _, one := range alerts {
+		w.alert(one)
+	}
 	if w.c.Publish {
 		return total, w.publish(w.ctx, ledger, total, "zabor audit --watch")
 	}
 	return total, nil
-}
-
-// tell alerts of what is new: one by one where they are few.
-func (w *auditWatch) tell(fresh map[audit.Kind]*freshDifferences) {
-	for kind, f := range fresh {
-		severity := zabor.Warning
-		if f.first[0].Severity == audit.Critical {
-			severity = zabor.Critical
-		}
-		if f.n > fewDifferences {
-			w.alert(zabor.Alert{Severity: severity, Code: "audit-" + string(kind), Text: fmt.Sprintf("the audit has found %d more of %s", f.n, kind), Next: "zabor audit"})
-			continue
-		}
-		for _, d := range f.first {
-			w.alert(zabor.Alert{Severity: severity, Code: "audit-" + string(kind), Key: d.Key, State: d.State, Amount: d.Amount, Text: told(d), Next: "zabor fence list --order " + d.Key.Order})
-		}
-	}
-}
-
-// told is d in a line.
-func told(d audit.Difference) string {
-	parts := []string{string(d.Kind)}
-	for _, part := range []string{d.Reference, d.Other, console.Money(d.OtherAmount), d.Place} {
-		if part != "" {
-			parts = append(parts, console.Printable(part))
-		}
-	}
-	return strings.Join(parts, ", ")
 }

@@ -9,12 +9,11 @@ import (
 	"net"
 	"os"
 	"os/user"
-	"path/filepath"
 	"slices"
 	"time"
 
 	"zabor"
-	"zabor/audit"
+	"zabor/audit/sources"
 	"zabor/card"
 	"zabor/dashboard"
 	"zabor/dashboard/access"
@@ -56,7 +55,7 @@ func (c *dashboardCommand) Run(p *program) error {
 		return err
 	}
 	defer closeAll()
-	served, err := p.measureDashboard(file, store, sources(list))
+	served, err := p.measureDashboard(file, store, workerQueues(list))
 	if err != nil {
 		return err
 	}
@@ -89,8 +88,8 @@ func (p *program) measureDashboard(file *config.Config, store *sqlstore.Store, q
 	return p.serveAt(p.ctx, m, listener, checks(store, queues)), nil
 }
 
-// sources are the queues as the worker has them.
-func sources(list []connect.Queue) []worker.Queue {
+// workerQueues are the queues as the worker has them.
+func workerQueues(list []connect.Queue) []worker.Queue {
 	all := make([]worker.Queue, len(list))
 	for i, q := range list {
 		all[i] = q.Queue
@@ -133,7 +132,7 @@ func (o *office) dashboard() (*dashboard.Dashboard, error) {
 	options := dashboard.Options{
 		Store: o.store, Scope: o.file.Scope, Version: version, Guard: guard, SecondPerson: c.SecondPerson, Log: o.log,
 		Look: o.look, Take: o.take, Audit: o.audit, Doctor: o.doctor,
-		Health: metrics.Health(checks(o.store, sources(o.queues)), func(reasons map[string]string) {
+		Health: metrics.Health(checks(o.store, workerQueues(o.queues)), func(reasons map[string]string) {
 			o.log.Warn("not ready", "reasons", reasons)
 		}),
 	}
@@ -411,75 +410,12 @@ func (o *office) forget(ctx context.Context, at dashboard.FailedID) error {
 func (o *office) audit(ctx context.Context) error {
 	p := *o.program
 	p.ctx, p.stderr = ctx, io.Discard
-	a := &auditor{program: &p, c: &auditCommand{}, file: o.file, store: o.store, close: func() {}}
+	a := &auditor{program: &p, c: &auditCommand{}, close: func() {}, Sources: &sources.Sources{File: o.file, Store: o.store, Log: p.log, Alert: p.alert, Say: console.Progress(io.Discard)}}
 	ledger, total, err := a.run(ctx)
 	if err != nil {
 		return err
 	}
 	return errors.Join(a.publish(ctx, ledger, total, access.From(ctx).Name), ledger.Remove())
-}
-
-// publish keeps what an audit has found for the dashboard.
-func (a *auditor) publish(ctx context.Context, ledger *audit.Ledger, total audit.Total, by string) error {
-	looks, err := a.looks(ctx, ledger)
-	if err != nil {
-		return err
-	}
-	report := dashboard.AuditReport{At: time.Now().UTC(), By: by, Total: total, Exports: len(a.exports) + len(a.lists), Looks: looks}
-	for d, err := range ledger.Differences(ctx) {
-		if err != nil {
-			return err
-		}
-		report.Add(d)
-	}
-	return dashboard.KeepAudit(ctx, a.store, a.file.Scope, report)
-}
-
-// looks are what an audit has looked at: the lists and exports that had something in
-// them, and the payments and queues where they were read.
-func (a *auditor) looks(ctx context.Context, ledger *audit.Ledger) (looks []dashboard.Look, err error) {
-	for _, one := range a.lists {
-		began, n, err := ledger.Began(ctx, "successes list of "+one.Name())
-		if err != nil {
-			return nil, err
-		}
-		if n > 0 {
-			looks = append(looks, dashboard.Look{Name: one.Name(), First: a.since, Last: began})
-		}
-	}
-	for _, e := range a.exports { // each has what it has, however far back it was asked for
-		first, last, n, err := ledger.Span(ctx, e.Provider, e.Path+":")
-		if err != nil {
-			return nil, err
-		}
-		if n == 0 {
-			continue
-		}
-		name, configured := e.Provider, slices.Collect(maps.Keys(a.file.Providers))
-		if name == "" && len(configured) == 1 {
-			name = configured[0]
-		} else if name == "" {
-			if name, err = filepath.Abs(e.Path); err != nil {
-				return nil, err
-			}
-		}
-		looks = append(looks, dashboard.Look{Name: name, First: first, Last: last})
-	}
-	payments, n, err := ledger.Began(ctx, "payments")
-	if err != nil {
-		return nil, err
-	}
-	if n > 0 { // beside the rows since then
-		looks = append(looks, dashboard.Look{Name: dashboard.LookPayments, First: a.since, Last: payments})
-	}
-	messages, _, err := ledger.Began(ctx, "messages")
-	if err != nil {
-		return nil, err
-	}
-	if !messages.IsZero() { // beside all rows that are open
-		looks = append(looks, dashboard.Look{Name: dashboard.LookMessages, Last: messages})
-	}
-	return looks, nil
 }
 
 // doctor examines the servers of the configuration, and keeps what it found.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"zabor/audit"
+	"zabor/audit/sources"
 	"zabor/dashboard"
 	"zabor/internal/config"
 )
@@ -64,7 +65,7 @@ func TestLooks(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			begun := time.Now()
-			a := &auditor{c: &auditCommand{}, file: &config.Config{File: config.File{Providers: c.providers}}, since: hour(1)}
+			a := &auditor{c: &auditCommand{}, Sources: &sources.Sources{File: &config.Config{File: config.File{Providers: c.providers}}, Since: hour(1)}}
 			ledger, err := audit.Open("")
 			if err != nil {
 				t.Fatal(err)
@@ -76,7 +77,7 @@ func TestLooks(t *testing.T) {
 				}
 			}
 			c.exports(func(e audit.Export, all []audit.Success) {
-				a.exports = append(a.exports, e)
+				a.Exports = append(a.Exports, e)
 				if err := ledger.AddSuccesses(t.Context(), e.Path, values(all...), nil); err != nil {
 					t.Fatal(err)
 				}
