@@ -3,9 +3,13 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
+	"text/tabwriter"
 
 	"zabor/internal/config"
 	"zabor/internal/connect"
+	"zabor/internal/console"
+	"zabor/internal/preflight"
 	"zabor/provider"
 )
 
@@ -40,7 +44,7 @@ func (c *configCheck) Run(p *program) error {
 	if _, err := p.newProxy(&core{file: file, secrets: secrets, providers: providers}); err != nil {
 		return err
 	}
-	if err := p.checkPlaces(file, list); err != nil {
+	if err := preflight.File(p.log, file, list); err != nil {
 		return err
 	}
 	sender, err := p.sender(file)
@@ -49,9 +53,13 @@ func (c *configCheck) Run(p *program) error {
 	}
 	p.closeSender(sender)
 	warnings := file.Warnings()
-	var live []liveCheck
+	var live []preflight.Check
 	if c.Live {
-		if live, err = p.live(file, store, list, providers); err != nil {
+		i := &preflight.Installation{File: file, Store: store, Queues: list, Providers: providers, Keys: func() error {
+			_, err := p.checkKeys(p.installation(file, store, list), false)
+			return err
+		}}
+		if live, err = i.Live(p.ctx); err != nil {
 			return err
 		}
 	}
@@ -70,7 +78,7 @@ func (c *configCheck) Run(p *program) error {
 		if err := json.NewEncoder(p.stdout).Encode(found); err != nil {
 			return err
 		}
-		return liveError(live)
+		return preflight.Err(live)
 	}
 	for _, f := range warnings {
 		fmt.Fprintf(p.stdout, "%s (a warning)\n", f)
@@ -85,7 +93,30 @@ func (c *configCheck) Run(p *program) error {
 		return err
 	}
 	fmt.Fprintf(p.stdout, "%s is valid\n", file.Path)
-	return liveError(live)
+	return preflight.Err(live)
+}
+
+// printLive prints the checks, those that want something last.
+func printLive(to io.Writer, list []preflight.Check) error {
+	w := tabwriter.NewWriter(to, 0, 8, 2, ' ', 0)
+	for _, c := range list {
+		if c.Status == preflight.Good {
+			fmt.Fprintf(w, "%s\t%s\n", c.Status, c.What)
+		}
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for _, c := range list {
+		if c.Status == preflight.Good {
+			continue
+		}
+		fmt.Fprintf(to, "%s  %s: %s\n", c.Status, c.What, console.Printable(c.Found))
+		if c.Fix != "" {
+			fmt.Fprintf(to, "    %s\n", console.Printable(c.Fix))
+		}
+	}
+	return nil
 }
 
 type configSchema struct{}

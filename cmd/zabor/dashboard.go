@@ -23,6 +23,7 @@ import (
 	"zabor/internal/decision"
 	"zabor/internal/exit"
 	"zabor/internal/failures"
+	"zabor/internal/preflight"
 	"zabor/internal/takeover"
 	"zabor/metrics"
 	"zabor/provider"
@@ -420,12 +421,12 @@ func (o *office) audit(ctx context.Context) error {
 
 // doctor examines the servers of the configuration, and keeps what it found.
 func (o *office) doctor(ctx context.Context) error {
-	var servers doctorServers
-	defer servers.close()
-	if err := servers.file(o.file); err != nil {
+	var servers preflight.Servers
+	defer servers.Close()
+	if err := servers.AddFile(o.file); err != nil {
 		return err
 	}
-	findings, err := servers.examine(ctx, nil)
+	findings, err := servers.Examine(ctx, nil)
 	report := dashboard.DoctorReport{At: time.Now().UTC(), By: access.From(ctx).Name, Findings: findings}
 	if err != nil {
 		report.Failed = err.Error()

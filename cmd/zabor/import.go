@@ -14,6 +14,7 @@ import (
 	"zabor/internal/connect"
 	"zabor/internal/console"
 	"zabor/internal/exit"
+	"zabor/internal/preflight"
 	"zabor/internal/takeover"
 	"zabor/step"
 )
@@ -71,7 +72,7 @@ func (c *importCommand) Run(p *program) error {
 		}
 	}
 	for _, s := range list {
-		if err := takeover.CheckOthers(p.ctx, p.log, s); err != nil {
+		if err := preflight.Require(p.log, s.Name(), preflight.Others(p.ctx, s)); err != nil {
 			return err
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"zabor/internal/console"
 	"zabor/internal/exit"
 	"zabor/internal/failures"
+	"zabor/internal/preflight"
 	"zabor/internal/takeover"
 	"zabor/laravel"
 	"zabor/messenger"
@@ -163,8 +164,12 @@ func (c *peekCommand) queues(p *program, k *peeker, list []connect.Queue, out *p
 			return exit.Unreachable(fmt.Errorf("queue %s: %w", q.Name(), err), "is Redis up, and is its address right?")
 		}
 		if depth.Empty() {
-			p.guessPlace(p.ctx, q)
-			p.tellOthers(p.ctx, k.file, q)
+			if err := preflight.Require(p.log, q.Name(), preflight.Empty(p.ctx, q)); err != nil {
+				return err
+			}
+			if others := preflight.OtherQueues(p.ctx, k.file, q); len(others) > 0 {
+				p.log.Warn("the queue is empty, and others have messages: is it one of these that is meant?", "queue", q.Name(), "others", strings.Join(others, ", "))
+			}
 		}
 		at := peekedQueue{Queue: q.Name(), Ready: depth.Ready, Reserved: depth.Reserved, Delayed: depth.Delayed, More: []worker.Place{}}
 		if err := out.queue(at); err != nil {

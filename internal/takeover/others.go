@@ -9,30 +9,8 @@ import (
 
 	"zabor"
 	"zabor/internal/connect"
-	"zabor/internal/exit"
 	"zabor/worker"
 )
-
-// CheckOthers refuses to take messages from s beside other consumers. Of a shared queue
-// it only warns.
-func CheckOthers(ctx context.Context, log *slog.Logger, s connect.Queue) error {
-	others, err := s.Others(ctx)
-	if err != nil {
-		return exit.Unreachable(err, "nothing was taken; is Redis up, and is its address right?")
-	}
-	if s.Shared {
-		log.Warn("the queue is shared: a charge that zabor has begun and could not finish may be given to a PHP worker, which knows no fence", "queue", s.Name(), "others", len(others))
-		return nil
-	}
-	for _, o := range others {
-		if o.Named {
-			return exit.Usage(fmt.Errorf("queue %s: %s, and is not zabor's: a charge that it began would be made again", s.Name(), o.What),
-				fmt.Sprintf("nothing was started; %s. Where PHP workers are to take from it too, write queues.%s.shared: true", o.Stop, s.Name()))
-		}
-		log.Warn(o.What+"; if it still lives, it will take more", "queue", s.Name(), "fix", o.Stop)
-	}
-	return nil
-}
 
 // How often other consumers are looked for while a worker runs, and how long one
 // that was told of is not told of again.

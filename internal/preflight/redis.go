@@ -1,48 +1,14 @@
-package main
+package preflight
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
 
-	"zabor/internal/connect"
-	"zabor/internal/exit"
-
 	"github.com/redis/go-redis/v9"
 )
-
-// checkServer refuses a server that would lose what it is told, or that drops keys
-// of its own accord when memory is short: queues have no time to live, but allkeys-*
-// evicts them all the same.
-func (p *program) checkServer(ctx context.Context, s connect.Queue, acceptEviction bool) error {
-	role, err := s.Redis.Do(ctx, "ROLE").Slice()
-	if err == nil && len(role) > 0 && role[0] == "slave" {
-		return exit.Usage(fmt.Errorf("queue %s: its Redis is a replica, which takes no writes, and whose messages are copies", s.Name()),
-			"nothing was started; write the master's address, or that of the Sentinels with master_name=NAME")
-	}
-	policies, err := evictionPolicies(ctx, s.Redis)
-	if err != nil {
-		p.log.Warn("cannot tell whether Redis evicts messages when memory is short; it must have maxmemory-policy noeviction", "queue", s.Name(), "error", err)
-		return nil
-	}
-	for _, policy := range policies {
-		switch {
-		case strings.HasPrefix(policy, "volatile-"):
-			p.log.Warn("Redis evicts keys that have a time to live when memory is short: messages have none, but what Horizon shows, and locks of the application's, do. maxmemory-policy noeviction is safer",
-				"queue", s.Name(), "maxmemory-policy", policy)
-		case !strings.HasPrefix(policy, "allkeys-"):
-		case acceptEviction:
-			p.log.Warn("Redis may evict messages when memory is short, which was accepted", "queue", s.Name(), "maxmemory-policy", policy)
-		default:
-			return exit.Usage(fmt.Errorf("queue %s: its Redis has maxmemory-policy %s: when memory is short it drops whole queues as gladly as cached pages", s.Name(), policy),
-				"nothing was started; set maxmemory-policy noeviction or volatile-lru (CONFIG SET, and in redis.conf), or put the cache on a server of its own; --accept-eviction takes the risk")
-		}
-	}
-	return nil
-}
 
 // evictionPolicies are the policies of the server, or of all masters of a
 // cluster.
