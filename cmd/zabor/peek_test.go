@@ -15,6 +15,7 @@ import (
 
 	"zabor"
 	"zabor/internal/exit"
+	"zabor/internal/peek"
 	"zabor/internal/produce"
 	"zabor/sqlstore"
 	"zabor/worker"
@@ -96,7 +97,7 @@ func TestPeek(t *testing.T) {
 			ok(s.redis.XGroupCreateMkStream(ctx, "messages", "symfony", "0").Err())
 			ok(s.redis.XAdd(ctx, &redis.XAddArgs{Stream: "messages", Values: []any{"message", string(entry)}}).Err())
 
-			see := func() map[string]peeked {
+			see := func() map[string]peek.Message {
 				t.Helper()
 				before := s.dump()
 				out, _ := s.command(exit.Good, "peek", "--json")
@@ -107,13 +108,13 @@ func TestPeek(t *testing.T) {
 				}
 				var all struct {
 					Queues   []peekedQueue
-					Messages []peeked
+					Messages []peek.Message
 				}
 				ok(json.Unmarshal([]byte(out), &all))
 				if after := s.dump(); !maps.Equal(before, after) {
 					t.Errorf("peek has changed something:\n%v\n%v", before, after)
 				}
-				found := map[string]peeked{}
+				found := map[string]peek.Message{}
 				for _, m := range all.Messages {
 					name := m.Class
 					if m.Key != nil {
@@ -123,7 +124,7 @@ func TestPeek(t *testing.T) {
 				}
 				return found
 			}
-			verdicts := func(found map[string]peeked, want map[string]verdict) {
+			verdicts := func(found map[string]peek.Message, want map[string]peek.Verdict) {
 				t.Helper()
 				for name, v := range want {
 					if got := found[name]; got.Verdict != v {
@@ -132,10 +133,10 @@ func TestPeek(t *testing.T) {
 				}
 			}
 			found := see()
-			verdicts(found, map[string]verdict{
-				"1": verdictCall, "2": verdictHold, `App\Jobs\SendMail`: verdictForward, `App\Jobs\LoginUser`: verdictRefuse, `App\Jobs\Unknown`: verdictRefuse, "": verdictDecode,
-				"6": verdictRepeat, "7": verdictHold, "8": verdictWait, "9": verdictCall, `App\Jobs\ChargeOrder`: verdictRefuse,
-				"20": verdictCall, "21": verdictHold, "22": verdictHold, "30": verdictCall,
+			verdicts(found, map[string]peek.Verdict{
+				"1": peek.Call, "2": peek.Hold, `App\Jobs\SendMail`: peek.Forward, `App\Jobs\LoginUser`: peek.Refuse, `App\Jobs\Unknown`: peek.Refuse, "": peek.CannotDecode,
+				"6": peek.AnswerExisting, "7": peek.Hold, "8": peek.Wait, "9": peek.Call, `App\Jobs\ChargeOrder`: peek.Refuse,
+				"20": peek.Call, "21": peek.Hold, "22": peek.Hold, "30": peek.Call,
 			})
 			if m := found["21"]; m.Place != worker.Reserved || m.Until == nil || !strings.Contains(m.Reason, "zabor import") {
 				t.Errorf("reserved: %+v", m)
@@ -148,9 +149,9 @@ func TestPeek(t *testing.T) {
 
 			// What would be sent is what is sent.
 			ok(s.store.Meta().Set(ctx, "queue:test/payments", fmt.Appendf(nil, "laravel %d %q\nlaravel %d %q class %q", s.o.redis.DB, list, s.o.redis.DB, list, `App\Jobs\ChargeOrder`)))
-			verdicts(see(), map[string]verdict{"2": verdictWait, "21": verdictWait, "30": verdictCall})
+			verdicts(see(), map[string]peek.Verdict{"2": peek.Wait, "21": peek.Wait, "30": peek.Call})
 			s.command(exit.Good, "import")
-			verdicts(see(), map[string]verdict{"2": verdictHold, "21": verdictHold, "22": verdictHold})
+			verdicts(see(), map[string]peek.Verdict{"2": peek.Hold, "21": peek.Hold, "22": peek.Hold})
 			w := s.worker("--queue", "async")
 			eventually(t, "order 30 is charged", func() bool { return s.state("30") == zabor.Settled })
 			w.signal(syscall.SIGTERM)

@@ -12,7 +12,6 @@ import (
 	"zabor/internal/exit"
 	"zabor/internal/preflight"
 	"zabor/provider"
-	"zabor/worker"
 )
 
 // startUp refuses what would lose messages or have them taken by two, before any is taken,
@@ -56,19 +55,4 @@ func (p *program) tellProvider(file *config.Config, name string) {
 		told = append(told, "mode", mode)
 	}
 	p.log.Info("provider", told...)
-}
-
-// busOf is the file's bus as the worker takes it.
-func busOf(file *config.Config) worker.Bus {
-	bus := worker.Bus{Forward: map[string]string{}}
-	if file.Bus == nil {
-		return bus
-	}
-	for pattern, queue := range file.Bus.Forward {
-		bus.Forward[string(pattern)] = queue
-	}
-	for _, pattern := range file.Bus.Refuse {
-		bus.Refuse = append(bus.Refuse, string(pattern))
-	}
-	return bus
 }

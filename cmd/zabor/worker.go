@@ -189,7 +189,7 @@ func (p *program) newWorker(c *core) (w *worker.Worker, list []connect.Queue, cl
 		Queues:  workerQueues(list),
 		Lanes:   c.file.Lanes,
 		Steps:   steps,
-		Bus:     busOf(c.file),
+		Bus:     connect.Bus(c.file),
 		Call:    c.providers.Call,
 		Backoff: c.file.Backoff,
 		Log:     p.log,
