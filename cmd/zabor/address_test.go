@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"zabor/dashboard/backend"
 	"zabor/internal/config"
 	"zabor/internal/exit"
 )
@@ -123,7 +124,7 @@ func TestDoctorHasTheEncryptionKeys(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := (&office{file: file, store: s.store}).doctor(t.Context()); err != nil {
+			if err := (&backend.Backend{File: file, Store: s.store}).Doctor(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			report, _, err := s.store.Meta().Get(t.Context(), "last doctor of "+file.Scope)

@@ -10,6 +10,7 @@ import (
 
 	"zabor/audit"
 	"zabor/audit/sources"
+	"zabor/dashboard/backend"
 	"zabor/internal/config"
 	"zabor/internal/console"
 	"zabor/internal/exit"
@@ -46,7 +47,7 @@ func (c *auditCommand) Run(p *program) error {
 		return err
 	}
 	if c.Publish {
-		if err := a.publish(p.ctx, ledger, total, "zabor audit"); err != nil {
+		if err := backend.KeepAudit(p.ctx, a.Sources, ledger, total, "zabor audit"); err != nil {
 			return errors.Join(exit.Store(err), ledger.Close())
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"zabor/audit"
+	"zabor/dashboard/backend"
 	"zabor/internal/exit"
 	"zabor/metrics"
 )
@@ -102,7 +103,7 @@ func (w *auditWatch) once() (audit.Total, error) {
 		w.alert(one)
 	}
 	if w.c.Publish {
-		return total, w.publish(w.ctx, ledger, total, "zabor audit --watch")
+		return total, backend.KeepAudit(w.ctx, w.Sources, ledger, total, "zabor audit --watch")
 	}
 	return total, nil
 }

@@ -9,12 +9,8 @@ import (
 	"os/user"
 	"strings"
 
-	"zabor"
-
-	"zabor/internal/config"
 	"zabor/internal/decision"
 	"zabor/internal/exit"
-	"zabor/sqlstore"
 )
 
 // whoDecides is who decides: the one named, else the user of this session, else the one
@@ -48,7 +44,7 @@ func (p *program) openDecider(keep bool, stop string) (k *decision.Decider, clos
 		return nil, nil, err
 	}
 	k = &decision.Decider{File: file, Store: store, At: stopAt(stop)}
-	if k.Fence, err = p.decisionFence(file, store); err != nil {
+	if k.Fence, err = decision.NewFence(p.ctx, file, store, p.alert); err != nil {
 		store.Close()
 		return nil, nil, err
 	}
@@ -67,16 +63,4 @@ func (p *program) openDecider(keep bool, stop string) (k *decision.Decider, clos
 		closeAll = func() { closeQueues(); store.Close() }
 	}
 	return k, closeAll, nil
-}
-
-// decisionFence is a fence that decides: it calls nobody.
-func (p *program) decisionFence(file *config.Config, store *sqlstore.Store) (*zabor.Fence, error) {
-	if err := store.Setup().Check(p.ctx); err != nil {
-		return nil, exit.Store(err)
-	}
-	secret, err := store.Setup().Secret(p.ctx)
-	if err != nil {
-		return nil, exit.Store(err)
-	}
-	return &zabor.Fence{Store: store, Secret: secret, Observer: zabor.Observer{Alert: p.alert}, Hook: file.Hook}, nil
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"zabor/dashboard/backend"
 	"zabor/internal/config"
 	"zabor/internal/connect"
 	"zabor/internal/exit"
@@ -68,7 +69,7 @@ func (p *program) serveMetrics(ctx context.Context, c *core, queues []worker.Que
 	state.Paused = func(name string) time.Duration { left, _ := c.fence.Paused(name); return left }
 	state.Providers = slices.Sorted(maps.Keys(c.providers))
 	c.metrics.Watch(state)
-	return p.serveAt(ctx, c.metrics, listener, checks(c.store, queues)), nil
+	return p.serveAt(ctx, c.metrics, listener, backend.Checks(c.store, queues)), nil
 }
 
 // listenMetrics listens at metrics.listen, which one process of a host can have.
@@ -102,16 +103,6 @@ func (p *program) watched(file *config.Config, store *sqlstore.Store, queues []w
 		state.Queues = append(state.Queues, metrics.Queue{Name: q.Name(), Depth: depth, Oldest: func(ctx context.Context) (time.Time, error) { return connect.OldestReady(ctx, q) }})
 	}
 	return state
-}
-
-// checks are those without which a process can do nothing: the fence's database
-// and every queue.
-func checks(store *sqlstore.Store, queues []worker.Queue) []metrics.Check {
-	all := []metrics.Check{{Name: "fence", Well: store.Setup().Check}}
-	for _, q := range queues {
-		all = append(all, metrics.Check{Name: "queue " + q.Name(), Well: func(ctx context.Context) error { _, err := q.Depth(ctx); return err }})
-	}
-	return all
 }
 
 // serveAt answers at listener until ctx ends. done waits for the end.

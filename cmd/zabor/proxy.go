@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"zabor"
+	"zabor/dashboard/backend"
 	"zabor/internal/config"
 	"zabor/internal/connect"
 	"zabor/internal/console"
@@ -138,7 +139,7 @@ func (p *program) serveAll(choose func(*config.Config) error, kind, stopMoment s
 	}
 	pages := func() error { return nil }
 	if file.Dashboard != nil {
-		if pages, err = p.serveDashboard(behind, &office{program: p, file: file, store: store, fence: core.fence, queues: list}); err != nil {
+		if pages, err = (&backend.Backend{Log: p.log, Alert: p.alert, Version: version, File: file, Store: store, Fence: core.fence, Queues: list}).Serve(behind); err != nil {
 			return err
 		}
 	}

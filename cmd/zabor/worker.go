@@ -186,7 +186,7 @@ func (p *program) newWorker(c *core) (w *worker.Worker, list []connect.Queue, cl
 	}
 	w = &worker.Worker{
 		Fence:   c.fence,
-		Queues:  workerQueues(list),
+		Queues:  connect.WorkerQueues(list),
 		Lanes:   c.file.Lanes,
 		Steps:   steps,
 		Bus:     connect.Bus(c.file),

@@ -163,3 +163,12 @@ func symfonyFailed(q *config.Queue, c messenger.Config, client redis.UniversalCl
 	}
 	return messenger.NewTable(store.DB(), store.Dialect(), table, queueName, time.UTC)
 }
+
+// WorkerQueues returns list as the worker takes it.
+func WorkerQueues(list []Queue) []worker.Queue {
+	all := make([]worker.Queue, len(list))
+	for i, q := range list {
+		all[i] = q.Queue
+	}
+	return all
+}

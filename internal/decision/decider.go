@@ -165,3 +165,15 @@ func Failure(m Planned, err error) error {
 	}
 	return exit.Store(err)
 }
+
+// NewFence is a fence that decides: it calls nobody.
+func NewFence(ctx context.Context, file *config.Config, store *sqlstore.Store, alert func(zabor.Alert)) (*zabor.Fence, error) {
+	if err := store.Setup().Check(ctx); err != nil {
+		return nil, exit.Store(err)
+	}
+	secret, err := store.Setup().Secret(ctx)
+	if err != nil {
+		return nil, exit.Store(err)
+	}
+	return &zabor.Fence{Store: store, Secret: secret, Observer: zabor.Observer{Alert: alert}, Hook: file.Hook}, nil
+}

@@ -1,4 +1,4 @@
-package main
+package backend
 
 import (
 	"fmt"
@@ -14,9 +14,8 @@ import (
 	"zabor/internal/config"
 )
 
-// What a comparison says that it has looked at is what it has: each export for itself,
-// and nothing for one that had no success.
-func TestLooks(t *testing.T) {
+// An audit covers what it has read: each export by itself, and no export without a success.
+func TestCoverage(t *testing.T) {
 	t.Parallel()
 	hour := func(h int) time.Time { return time.Date(2026, 3, 2, h, 0, 0, 0, time.UTC) }
 	path := filepath.Join(t.TempDir(), "stripe.csv")
@@ -65,7 +64,7 @@ func TestLooks(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			begun := time.Now()
-			a := &auditor{c: &auditCommand{}, Sources: &sources.Sources{File: &config.Config{File: config.File{Providers: c.providers}}, Since: hour(1)}}
+			a := &sources.Sources{File: &config.Config{File: config.File{Providers: c.providers}}, Since: hour(1)}
 			ledger, err := audit.Open("")
 			if err != nil {
 				t.Fatal(err)
@@ -92,7 +91,7 @@ func TestLooks(t *testing.T) {
 			if err := ledger.Join(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			got, err := a.looks(t.Context(), ledger)
+			got, err := coverage(t.Context(), a, ledger)
 			if err != nil {
 				t.Fatal(err)
 			}

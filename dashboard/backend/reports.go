@@ -1,19 +1,23 @@
-package main
+package backend
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"path/filepath"
 	"slices"
 	"time"
 
 	"zabor/audit"
+	"zabor/audit/sources"
 	"zabor/dashboard"
+	"zabor/dashboard/access"
+	"zabor/internal/preflight"
 )
 
-// publish keeps what an audit has found for the dashboard.
-func (a *auditor) publish(ctx context.Context, ledger *audit.Ledger, total audit.Total, by string) error {
-	looks, err := a.looks(ctx, ledger)
+// KeepAudit keeps the report of an audit for the dashboard. by is who audited.
+func KeepAudit(ctx context.Context, a *sources.Sources, ledger *audit.Ledger, total audit.Total, by string) error {
+	looks, err := coverage(ctx, a, ledger)
 	if err != nil {
 		return err
 	}
@@ -27,9 +31,9 @@ func (a *auditor) publish(ctx context.Context, ledger *audit.Ledger, total audit
 	return dashboard.KeepAudit(ctx, a.Store, a.File.Scope, report)
 }
 
-// looks are what an audit has looked at: the lists and exports that had something in
-// them, and the payments and queues where they were read.
-func (a *auditor) looks(ctx context.Context, ledger *audit.Ledger) (looks []dashboard.Look, err error) {
+// coverage returns what an audit has read: the lists and exports with something in them,
+// and the payments and queues if they were read.
+func coverage(ctx context.Context, a *sources.Sources, ledger *audit.Ledger) (looks []dashboard.Look, err error) {
 	for _, one := range a.Lists {
 		began, n, err := ledger.Began(ctx, "successes list of "+one.Name())
 		if err != nil {
@@ -72,4 +76,29 @@ func (a *auditor) looks(ctx context.Context, ledger *audit.Ledger) (looks []dash
 		looks = append(looks, dashboard.Look{Name: dashboard.LookMessages, Last: messages})
 	}
 	return looks, nil
+}
+
+// audit compares rows and queues, without any provider's list, and keeps the report.
+func (o *Backend) audit(ctx context.Context) error {
+	from := &sources.Sources{File: o.File, Store: o.Store, Log: o.Log, Alert: o.Alert, Say: func(string, ...any) {}}
+	ledger, total, err := from.Read(ctx, "", time.Time{})
+	if err != nil {
+		return err
+	}
+	return errors.Join(KeepAudit(ctx, from, ledger, total, access.From(ctx).Name), ledger.Remove())
+}
+
+// Doctor examines the servers of the configuration, and keeps the report.
+func (o *Backend) Doctor(ctx context.Context) error {
+	var servers preflight.Servers
+	defer servers.Close()
+	if err := servers.AddFile(o.File); err != nil {
+		return err
+	}
+	findings, err := servers.Examine(ctx, nil)
+	report := dashboard.DoctorReport{At: time.Now().UTC(), By: access.From(ctx).Name, Findings: findings}
+	if err != nil {
+		report.Failed = err.Error()
+	}
+	return dashboard.KeepDoctor(ctx, o.Store, o.File.Scope, report)
 }
