@@ -70,7 +70,7 @@ func (c *alertTest) Run(p *program) error {
 
 // sender makes the sender to the file's alert addresses; those that a variable
 // left empty are none.
-func (p *program) sender(file *config.Config) (*alert.Sender, error) {
+func (p *proc) sender(file *config.Config) (*alert.Sender, error) {
 	var addresses []string
 	for _, a := range file.Alerts {
 		if a != "" {
@@ -87,7 +87,7 @@ func (p *program) sender(file *config.Config) (*alert.Sender, error) {
 // alertsTime bounds the delivery of what waits at the end.
 const alertsTime = 5 * time.Second
 
-func (p *program) closeSender(sender *alert.Sender) {
+func (p *proc) closeSender(sender *alert.Sender) {
 	ctx, cancel := context.WithTimeout(context.Background(), alertsTime)
 	defer cancel()
 	if err := sender.Close(ctx); err != nil {
@@ -97,7 +97,7 @@ func (p *program) closeSender(sender *alert.Sender) {
 
 // alerts makes p's alerts go to the file's addresses too, until the returned
 // function is called.
-func (p *program) alerts(file *config.Config) (end func(), err error) {
+func (p *proc) alerts(file *config.Config) (end func(), err error) {
 	sender, err := p.sender(file)
 	if err != nil {
 		return nil, err
@@ -108,7 +108,7 @@ func (p *program) alerts(file *config.Config) (end func(), err error) {
 
 // alert tells a person: in the log, and at the alert addresses where the command
 // has opened them.
-func (p *program) alert(a zabor.Alert) {
+func (p *proc) alert(a zabor.Alert) {
 	a.Text = card.Mask(a.Text)
 	level := p.log.Warn
 	if a.Severity == zabor.Critical {

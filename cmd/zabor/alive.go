@@ -12,8 +12,8 @@ import (
 
 // tellAlive tells in the fence's database that this process is alive, until the
 // returned function is called.
-func (p *program) tellAlive(store *sqlstore.Store, status func() dashboard.Status) (stop func()) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(p.ctx))
+func (p *proc) tellAlive(parent context.Context, store *sqlstore.Store, status func() dashboard.Status) (stop func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(parent))
 	var id [16]byte
 	rand.Read(id[:])
 	ended := make(chan struct{})
@@ -26,16 +26,16 @@ func (p *program) tellAlive(store *sqlstore.Store, status func() dashboard.Statu
 	return func() { cancel(); <-ended }
 }
 
-func (p *program) status(kind, scope string) dashboard.Status {
+func (p *proc) status(kind, scope string) dashboard.Status {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
 	}
-	return dashboard.Status{Kind: kind, Scope: scope, Host: host, PID: os.Getpid(), Version: version}
+	return dashboard.Status{Kind: kind, Scope: scope, Host: host, PID: os.Getpid(), Version: p.version}
 }
 
 // statusOf is what a process says of itself that calls providers.
-func (p *program) statusOf(kind string, c *core, lanes int, queues []string) func() dashboard.Status {
+func (p *proc) statusOf(kind string, c *core, lanes int, queues []string) func() dashboard.Status {
 	return func() dashboard.Status {
 		s := p.status(kind, c.file.Scope)
 		s.Lanes, s.Queues, s.Calls = lanes, queues, map[string]dashboard.Breaks{}

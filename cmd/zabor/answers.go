@@ -17,7 +17,7 @@ const (
 
 // eraseAnswers erases stored answers of the installation of that scope when their time is
 // over, until ctx ends. Each process goes through the rows for itself, from the front.
-func (p *program) eraseAnswers(ctx context.Context, store *sqlstore.Store, scope string, keep time.Duration) {
+func (p *proc) eraseAnswers(ctx context.Context, store *sqlstore.Store, scope string, keep time.Duration) {
 	for from := (time.Time{}); ; {
 		n, next, err := store.EraseAnswers(ctx, scope, keep, from, answersPage)
 		rest := answersRest

@@ -58,7 +58,7 @@ func (w *auditWatch) serve() (done func(), err error) {
 	if w.File.Metrics == nil {
 		return func() {}, nil
 	}
-	m, err := newMetrics(w.File)
+	m, err := w.newMetrics(w.File)
 	if err != nil {
 		return nil, err
 	}

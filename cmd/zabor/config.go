@@ -41,7 +41,7 @@ func (c *configCheck) Run(p *program) error {
 	if err != nil {
 		return err
 	}
-	if _, err := p.newProxy(&core{file: file, secrets: secrets, providers: providers}); err != nil {
+	if err := p.checkProxy(file, secrets, providers); err != nil {
 		return err
 	}
 	if err := preflight.File(p.log, file, list); err != nil {
@@ -56,7 +56,7 @@ func (c *configCheck) Run(p *program) error {
 	var live []preflight.Check
 	if c.Live {
 		i := &preflight.Installation{File: file, Store: store, Queues: list, Providers: providers, Keys: func() error {
-			_, err := p.checkKeys(p.installation(file, store, list), false)
+			_, err := p.checkKeys(p.ctx, p.installation(file, store, list), false)
 			return err
 		}}
 		if live, err = i.Live(p.ctx); err != nil {

@@ -32,15 +32,15 @@ type core struct {
 }
 
 // newCore checks the database and wires the fence and the resolver.
-func (p *program) newCore(file *config.Config, store *sqlstore.Store) (*core, error) {
-	if err := store.Setup().Check(p.ctx); err != nil {
+func (p *proc) newCore(ctx context.Context, file *config.Config, store *sqlstore.Store) (*core, error) {
+	if err := store.Setup().Check(ctx); err != nil {
 		return nil, exit.Store(err)
 	}
-	secret, err := store.Setup().Secret(p.ctx)
+	secret, err := store.Setup().Secret(ctx)
 	if err != nil {
 		return nil, exit.Store(err)
 	}
-	if err := store.Setup().RememberKey(p.ctx); err != nil {
+	if err := store.Setup().RememberKey(ctx); err != nil {
 		return nil, exit.Store(err)
 	}
 	secrets := p.secrets(file)
@@ -69,7 +69,7 @@ func (p *program) newCore(file *config.Config, store *sqlstore.Store) (*core, er
 			return nil, err
 		}
 	}
-	if err := p.trace(c, secret); err != nil {
+	if err := p.trace(ctx, c, secret); err != nil {
 		return nil, err
 	}
 	return c, nil
@@ -77,8 +77,8 @@ func (p *program) newCore(file *config.Config, store *sqlstore.Store) (*core, er
 
 // recover saves what the journal holds, before anything is taken: whoever asked
 // for a success that is still in it would meet a row that does not know of it.
-func (p *program) recover(fence *zabor.Fence) error {
-	saved, err := fence.ReplayJournal(p.ctx)
+func (p *proc) recover(ctx context.Context, fence *zabor.Fence) error {
+	saved, err := fence.ReplayJournal(ctx)
 	if err != nil {
 		return exit.Unreachable(err, "nothing was taken; start again when the database is there")
 	}
@@ -90,7 +90,7 @@ func (p *program) recover(fence *zabor.Fence) error {
 
 // resolve decides what is in doubt, saves what an outage of the database leaves
 // in the journal, and erases stored answers, until ctx ends.
-func (p *program) resolve(ctx context.Context, c *core) {
+func (p *proc) resolve(ctx context.Context, c *core) {
 	var wg sync.WaitGroup
 	wg.Go(func() { p.replay(ctx, c.fence) })
 	wg.Go(func() { p.eraseAnswers(ctx, c.store, c.file.Scope, c.file.KeepAnswers) })
@@ -119,7 +119,7 @@ func (c *core) resolvers() []*zabor.Resolver {
 }
 
 // replay saves what comes into the journal while the program runs.
-func (p *program) replay(ctx context.Context, fence *zabor.Fence) {
+func (p *proc) replay(ctx context.Context, fence *zabor.Fence) {
 	tick := time.NewTicker(5 * time.Second)
 	defer tick.Stop()
 	for {

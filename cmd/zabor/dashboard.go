@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 
 	"zabor/dashboard"
@@ -24,12 +25,17 @@ func (c *dashboardCommand) Run(p *program) error {
 	if file.Dashboard == nil {
 		return exit.Usage(fmt.Errorf("%s: no dashboard is configured", file.Path), `write dashboard: {listen: "127.0.0.1:8071"}`)
 	}
+	return p.runDashboard(p.ctx, file, store)
+}
+
+// runDashboard serves the dashboard alone until ctx ends.
+func (p *proc) runDashboard(ctx context.Context, file *config.Config, store *sqlstore.Store) error {
 	endAlerts, err := p.alerts(file)
 	if err != nil {
 		return err
 	}
 	defer endAlerts()
-	fence, err := decision.NewFence(p.ctx, file, store, p.alert)
+	fence, err := decision.NewFence(ctx, file, store, p.alert)
 	if err != nil {
 		return err
 	}
@@ -38,27 +44,27 @@ func (c *dashboardCommand) Run(p *program) error {
 		return err
 	}
 	defer closeAll()
-	served, err := p.measureDashboard(file, store, connect.WorkerQueues(list))
+	served, err := p.measureDashboard(ctx, file, store, connect.WorkerQueues(list))
 	if err != nil {
 		return err
 	}
-	ended, err := (&backend.Backend{Log: p.log, Alert: p.alert, Version: version, File: file, Store: store, Fence: fence, Queues: list}).Serve(p.ctx)
+	ended, err := (&backend.Backend{Log: p.log, Alert: p.alert, Version: p.version, File: file, Store: store, Fence: fence, Queues: list}).Serve(ctx)
 	if err != nil {
 		return err
 	}
 	defer served()
-	stopTelling := p.tellAlive(store, func() dashboard.Status { return p.status("dashboard", file.Scope) })
+	stopTelling := p.tellAlive(ctx, store, func() dashboard.Status { return p.status("dashboard", file.Scope) })
 	defer stopTelling()
 	return ended()
 }
 
 // measureDashboard answers at metrics.listen for a dashboard that runs alone; it
 // does nothing where there is none. done waits for the end.
-func (p *program) measureDashboard(file *config.Config, store *sqlstore.Store, queues []worker.Queue) (done func(), err error) {
+func (p *proc) measureDashboard(ctx context.Context, file *config.Config, store *sqlstore.Store, queues []worker.Queue) (done func(), err error) {
 	if file.Metrics == nil {
 		return func() {}, nil
 	}
-	m, err := newMetrics(file)
+	m, err := p.newMetrics(file)
 	if err != nil {
 		return nil, err
 	}
@@ -68,5 +74,5 @@ func (p *program) measureDashboard(file *config.Config, store *sqlstore.Store, q
 	}
 	p.count = m.Alert
 	m.Watch(p.watched(file, store, queues))
-	return p.serveAt(p.ctx, m, listener, backend.Checks(store, queues)), nil
+	return p.serveAt(ctx, m, listener, backend.Checks(store, queues)), nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"zabor/internal/decision"
 	"zabor/internal/exit"
+	"zabor/internal/stopat"
 )
 
 // whoDecides is who decides: the one named, else the user of this session, else the one
@@ -43,7 +44,7 @@ func (p *program) openDecider(keep bool, stop string) (k *decision.Decider, clos
 	if err != nil {
 		return nil, nil, err
 	}
-	k = &decision.Decider{File: file, Store: store, At: stopAt(stop)}
+	k = &decision.Decider{File: file, Store: store, At: stopat.Checkpoint(stop)}
 	if k.Fence, err = decision.NewFence(p.ctx, file, store, p.alert); err != nil {
 		store.Close()
 		return nil, nil, err

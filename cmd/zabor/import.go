@@ -67,7 +67,7 @@ func (c *importCommand) Run(p *program) error {
 	defer closeAll()
 	if !c.DryRun {
 		// The rows' keys are those that the steps make now.
-		if _, err := p.checkKeys(p.installation(file, store, list), true); err != nil {
+		if _, err := p.checkKeys(p.ctx, p.installation(file, store, list), true); err != nil {
 			return err
 		}
 	}
@@ -106,7 +106,7 @@ func (c *importCommand) Run(p *program) error {
 	if !c.DryRun {
 		keys := p.installation(file, store, nil) // queues are marked by the first start
 		keys.Steps = slices.DeleteFunc(keys.Steps, func(s *step.Step) bool { return !i.Saw(s.Name()) })
-		r, err := p.checkKeys(keys, true)
+		r, err := p.checkKeys(p.ctx, keys, true)
 		if err == nil {
 			err = keys.Adopt(p.ctx, r)
 		}

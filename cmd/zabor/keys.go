@@ -154,7 +154,7 @@ func (p *program) reviewKeys() (*keyschema.Installation, *keyschema.Review, func
 }
 
 // installation is what the key schemas of file belong to.
-func (p *program) installation(file *config.Config, store *sqlstore.Store, list []connect.Queue) *keyschema.Installation {
+func (p *proc) installation(file *config.Config, store *sqlstore.Store, list []connect.Queue) *keyschema.Installation {
 	i := &keyschema.Installation{Store: store, Scope: file.Scope, Steps: file.Compiled(), Messages: p.everyMessage(store)}
 	for _, q := range list {
 		address := string(file.Redis)
@@ -179,10 +179,10 @@ func serverOf(address string) string {
 
 // everyMessage gives what lies on all queues of the configuration's file and in their
 // failure transports, whichever queues this process takes from.
-func (p *program) everyMessage(store *sqlstore.Store) func(context.Context) iter.Seq2[keyschema.Message, error] {
+func (p *proc) everyMessage(store *sqlstore.Store) func(context.Context) iter.Seq2[keyschema.Message, error] {
 	return func(ctx context.Context) iter.Seq2[keyschema.Message, error] {
 		return func(yield func(keyschema.Message, error) bool) {
-			file, err := p.load()
+			file, err := p.reload()
 			if err != nil {
 				yield(keyschema.Message{}, err)
 				return
@@ -267,8 +267,8 @@ func keysFailure(err error) error {
 
 // checkKeys refuses a start, or an import, with key schemas that may not come into
 // force.
-func (p *program) checkKeys(i *keyschema.Installation, importing bool) (*keyschema.Review, error) {
-	r, err := i.Review(p.ctx, importing)
+func (p *proc) checkKeys(ctx context.Context, i *keyschema.Installation, importing bool) (*keyschema.Review, error) {
+	r, err := i.Review(ctx, importing)
 	if err == nil {
 		err = r.Err(i.Scope)
 	}
@@ -280,13 +280,13 @@ func (p *program) checkKeys(i *keyschema.Installation, importing bool) (*keysche
 
 // guardKeys puts the key schemas in force, and lets the fence capture only under those
 // that are, until stop is called. It also tells that this process is alive.
-func (p *program) guardKeys(c *core, list []connect.Queue, status func() dashboard.Status) (keys *keyschema.Guard, stop func(), err error) {
+func (p *proc) guardKeys(live context.Context, c *core, list []connect.Queue, status func() dashboard.Status) (keys *keyschema.Guard, stop func(), err error) {
 	i := p.installation(c.file, c.store, list)
-	r, err := p.checkKeys(i, false)
+	r, err := p.checkKeys(live, i, false)
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := i.Adopt(p.ctx, r); err != nil {
+	if err := i.Adopt(live, r); err != nil {
 		return nil, nil, keysFailure(err)
 	}
 	for _, change := range r.Changes {
@@ -303,16 +303,16 @@ func (p *program) guardKeys(c *core, list []connect.Queue, status func() dashboa
 		}{status(), said})
 	})
 	c.fence.Refuse = keys.Refuse
-	if err := keys.Beat(p.ctx); err != nil {
+	if err := keys.Beat(live); err != nil {
 		return nil, nil, exit.Store(err)
 	}
 	for _, why := range keys.Refused() {
 		p.log.Warn("nothing is called for this step yet", "reason", why)
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(p.ctx))
+	ctx, cancel := context.WithCancel(context.WithoutCancel(live))
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		keys.Run(ctx, p.ctx, func(err error) {
+		keys.Run(ctx, live, func(err error) {
 			p.log.Warn("cannot confirm the key schemas in force; if that lasts, nothing is called", "error", err)
 		})
 	})

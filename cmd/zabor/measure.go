@@ -21,8 +21,8 @@ import (
 )
 
 // measure wires the metrics into c.
-func (p *program) measure(c *core) error {
-	m, err := newMetrics(c.file)
+func (p *proc) measure(c *core) error {
+	m, err := p.newMetrics(c.file)
 	if err != nil {
 		return err
 	}
@@ -46,18 +46,18 @@ func (c *core) countTaken(w *worker.Worker) {
 }
 
 // newMetrics makes the metrics of a process with this configuration.
-func newMetrics(file *config.Config) (*metrics.Metrics, error) {
+func (p *proc) newMetrics(file *config.Config) (*metrics.Metrics, error) {
 	text, err := os.ReadFile(file.Path)
 	if err != nil {
 		return nil, exit.Usage(err, "")
 	}
 	sum := sha256.Sum256(text)
-	return metrics.New(version, hex.EncodeToString(sum[:6])), nil
+	return metrics.New(p.version, hex.EncodeToString(sum[:6])), nil
 }
 
 // serveMetrics answers at the configured address until ctx ends; it does nothing
 // where there is none. done waits for the end.
-func (p *program) serveMetrics(ctx context.Context, c *core, queues []worker.Queue) (done func(), err error) {
+func (p *proc) serveMetrics(ctx context.Context, c *core, queues []worker.Queue) (done func(), err error) {
 	if c.metrics == nil {
 		return func() {}, nil
 	}
@@ -73,7 +73,7 @@ func (p *program) serveMetrics(ctx context.Context, c *core, queues []worker.Que
 }
 
 // listenMetrics listens at metrics.listen, which one process of a host can have.
-func (p *program) listenMetrics(file *config.Config) (net.Listener, error) {
+func (p *proc) listenMetrics(file *config.Config) (net.Listener, error) {
 	listener, err := net.Listen("tcp", file.Metrics.Listen)
 	if err != nil {
 		return nil, exit.Usage(fmt.Errorf("%s: metrics.listen: %w", file.Path, err),
@@ -83,7 +83,7 @@ func (p *program) listenMetrics(file *config.Config) (net.Listener, error) {
 }
 
 // watched is what is read of the fence and the queues when somebody asks.
-func (p *program) watched(file *config.Config, store *sqlstore.Store, queues []worker.Queue) metrics.State {
+func (p *proc) watched(file *config.Config, store *sqlstore.Store, queues []worker.Queue) metrics.State {
 	state := metrics.State{
 		Rows: func(ctx context.Context) ([]metrics.Rows, error) {
 			counts, err := store.Reports().Unclosed(ctx, file.Scope, metrics.Ages()...)
@@ -106,7 +106,7 @@ func (p *program) watched(file *config.Config, store *sqlstore.Store, queues []w
 }
 
 // serveAt answers at listener until ctx ends. done waits for the end.
-func (p *program) serveAt(ctx context.Context, m *metrics.Metrics, listener net.Listener, checks []metrics.Check) (done func()) {
+func (p *proc) serveAt(ctx context.Context, m *metrics.Metrics, listener net.Listener, checks []metrics.Check) (done func()) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

@@ -20,6 +20,7 @@ import (
 	"zabor/internal/connect"
 	"zabor/internal/console"
 	"zabor/internal/exit"
+	"zabor/internal/stopat"
 	"zabor/laravel"
 	"zabor/messenger"
 	"zabor/prove"
@@ -305,7 +306,7 @@ func (c *proveWorkerCommand) Run(p *program) error {
 		return err
 	}
 	defer store.Close()
-	stop := stopAt(c.StopAt)
+	stop := stopat.Checkpoint(c.StopAt)
 	w := &prove.Worker{
 		Strategy: s.Strategy, Provider: s.Provider, Prefix: s.Prefix, LockLife: s.LockLife,
 		Payments: store.DB(), Dialect: store.Dialect(), Scope: s.Scope, At: stop, Log: p.log,
@@ -316,7 +317,7 @@ func (c *proveWorkerCommand) Run(p *program) error {
 			return err
 		}
 		defer client.Close()
-		client.AddHook(ackHook{stop})
+		client.AddHook(stopat.AckHook(stop))
 		w.Locks = client
 		w.Source, err = laravel.NewSource(client, laravel.Config{Queue: prove.LaravelQueue, Prefix: s.Prefix, Connection: "redis", RetryAfter: s.Reserve})
 		if err != nil {
@@ -330,7 +331,7 @@ func (c *proveWorkerCommand) Run(p *program) error {
 	}
 	client := redis.NewUniversalClient(config.Options())
 	defer client.Close()
-	client.AddHook(ackHook{stop})
+	client.AddHook(stopat.AckHook(stop))
 	w.Locks = client
 	source, err := messenger.NewSource(client, messenger.Options{Name: prove.Transport, Config: config, Host: "prove"})
 	if err != nil {

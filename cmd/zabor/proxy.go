@@ -14,6 +14,7 @@ import (
 	"zabor/internal/connect"
 	"zabor/internal/console"
 	"zabor/internal/exit"
+	"zabor/internal/stopat"
 	"zabor/proxy"
 	"zabor/sqlstore"
 	"zabor/step"
@@ -25,14 +26,19 @@ type proxyCommand struct {
 }
 
 func (c *proxyCommand) Run(p *program) error {
-	return p.serveAll(func(file *config.Config) error {
+	file, store, err := p.openFor(func(file *config.Config) error {
 		if file.Proxy == nil {
 			return exit.Usage(fmt.Errorf("%s: no proxy is configured", file.Path), `write proxy: {listen: "127.0.0.1:8070"}`)
 		}
 		file.Queues = nil // those are the worker's
 		file.Dashboard = nil
 		return nil
-	}, "proxy", c.StopAt, false)
+	})
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	return p.runDoors(p.ctx, file, store, "proxy", workerOptions{StopAt: c.StopAt})
 }
 
 type serveCommand struct {
@@ -40,37 +46,48 @@ type serveCommand struct {
 }
 
 func (c *serveCommand) Run(p *program) error {
-	return p.serveAll(func(file *config.Config) error {
+	file, store, err := p.openFor(func(file *config.Config) error {
 		if file.Proxy == nil && len(file.Queues) == 0 {
 			return exit.Usage(fmt.Errorf("%s: neither queues nor a proxy are configured", file.Path), "write them under queues: and proxy:; for the dashboard alone type \"zabor dashboard\"")
 		}
 		return nil
-	}, "serve", "", c.AcceptEviction)
-}
-
-// serveAll runs the doors that the configuration has, over one fence. choose
-// says what is wrong with it, or takes out what is not wanted.
-func (p *program) serveAll(choose func(*config.Config) error, kind, stopMoment string, acceptEviction bool) error {
-	p.serves = true
-	file, store, err := p.openFence()
+	})
 	if err != nil {
 		return err
 	}
 	defer store.Close()
-	if err := choose(file); err != nil {
-		return err
+	return p.runDoors(p.ctx, file, store, "serve", workerOptions{AcceptEviction: c.AcceptEviction})
+}
+
+// openFor opens the fence for a process that runs until a signal. choose says what is wrong
+// with the configuration, or takes out what is not wanted.
+func (p *program) openFor(choose func(*config.Config) error) (*config.Config, *sqlstore.Store, error) {
+	p.serves = true
+	file, store, err := p.openFence()
+	if err != nil {
+		return nil, nil, err
 	}
+	if err := choose(file); err != nil {
+		store.Close()
+		return nil, nil, err
+	}
+	return file, store, nil
+}
+
+// runDoors runs the doors that file has, over one fence, until live ends. kind is what the
+// process says of itself.
+func (p *proc) runDoors(live context.Context, file *config.Config, store *sqlstore.Store, kind string, o workerOptions) error {
 	endAlerts, err := p.alerts(file)
 	if err != nil {
 		return err
 	}
 	defer endAlerts()
-	stopping := context.AfterFunc(p.ctx, func() { p.log.Info("stopping: what is under way is finished", "seconds_at_most", secondsToStop(file)) })
+	stopping := context.AfterFunc(live, func() { p.log.Info("stopping: what is under way is finished", "seconds_at_most", secondsToStop(file)) })
 	defer stopping()
 	// The doors are closed first; what is in doubt is decided until they are.
-	ctx, cancel := context.WithCancel(p.ctx)
+	ctx, cancel := context.WithCancel(live)
 	defer cancel()
-	core, err := p.newCore(file, store)
+	core, err := p.newCore(live, file, store)
 	var open *openProxy
 	if exit.IsUnreachable(err) && len(file.Queues) == 0 && file.Proxy != nil && file.Proxy.Observe {
 		open, core, err = p.observeWithout(ctx, cancel, file, store, err)
@@ -79,8 +96,8 @@ func (p *program) serveAll(choose func(*config.Config) error, kind, stopMoment s
 		return err
 	}
 	defer core.close(p)
-	if stopMoment != "" {
-		core.fence.At = stopAt(stopMoment)
+	if o.StopAt != "" {
+		core.fence.At = stopat.Checkpoint(o.StopAt)
 	}
 	door, err := p.newProxy(core)
 	if err != nil {
@@ -90,11 +107,11 @@ func (p *program) serveAll(choose func(*config.Config) error, kind, stopMoment s
 	var list []connect.Queue
 	if len(file.Queues) > 0 {
 		var closeAll func()
-		if w, list, closeAll, err = p.newWorker(core); err != nil {
+		if w, list, closeAll, err = p.newWorker(live, core); err != nil {
 			return err
 		}
 		defer closeAll()
-		if err := p.ready(core, w, list, acceptEviction); err != nil {
+		if err := p.ready(live, core, w, list, o.AcceptEviction); err != nil {
 			return err
 		}
 	}
@@ -104,9 +121,9 @@ func (p *program) serveAll(choose func(*config.Config) error, kind, stopMoment s
 	}
 	status := p.statusOf(kind, core, lanes, names(list))
 	if w == nil && file.Proxy.Observe { // nothing is fenced
-		defer p.tellAlive(store, status)()
+		defer p.tellAlive(live, store, status)()
 	} else {
-		keys, stopKeys, err := p.guardKeys(core, list, status)
+		keys, stopKeys, err := p.guardKeys(live, core, list, status)
 		if err != nil {
 			return err
 		}
@@ -116,7 +133,7 @@ func (p *program) serveAll(choose func(*config.Config) error, kind, stopMoment s
 		}
 	}
 	if open == nil {
-		if err := p.recover(core.fence); err != nil {
+		if err := p.recover(live, core.fence); err != nil {
 			return err
 		}
 		if door != nil {
@@ -127,7 +144,7 @@ func (p *program) serveAll(choose func(*config.Config) error, kind, stopMoment s
 	}
 	defer open.close(cancel)
 
-	behind, end := context.WithCancel(context.WithoutCancel(p.ctx))
+	behind, end := context.WithCancel(context.WithoutCancel(live))
 	defer end()
 	var queues []worker.Queue
 	if w != nil {
@@ -139,7 +156,7 @@ func (p *program) serveAll(choose func(*config.Config) error, kind, stopMoment s
 	}
 	pages := func() error { return nil }
 	if file.Dashboard != nil {
-		if pages, err = (&backend.Backend{Log: p.log, Alert: p.alert, Version: version, File: file, Store: store, Fence: core.fence, Queues: list}).Serve(behind); err != nil {
+		if pages, err = (&backend.Backend{Log: p.log, Alert: p.alert, Version: p.version, File: file, Store: store, Fence: core.fence, Queues: list}).Serve(behind); err != nil {
 			return err
 		}
 	}
@@ -169,7 +186,7 @@ type openProxy struct {
 
 // openProxy lets door take callers until ctx ends; done is called when it takes
 // none any more, for whatever reason.
-func (p *program) openProxy(ctx context.Context, done func(), door *proxy.Proxy, file *config.Config) (*openProxy, error) {
+func (p *proc) openProxy(ctx context.Context, done func(), door *proxy.Proxy, file *config.Config) (*openProxy, error) {
 	secure, err := file.Proxy.ServerTLS(func(err error) { p.log.Error(err.Error()) })
 	if err != nil {
 		return nil, exit.Usage(fmt.Errorf("%s: %w", file.Path, err), "")
@@ -218,7 +235,7 @@ func (o *openProxy) close(cancel func()) {
 // observeWithout lets everything pass while the fence's database is away, and gives
 // the core once it is there: a start in an outage must not stop what is only
 // watched. The core is nil where ctx ends before. why is what is wrong.
-func (p *program) observeWithout(ctx context.Context, cancel func(), file *config.Config, store *sqlstore.Store, why error) (*openProxy, *core, error) {
+func (p *proc) observeWithout(ctx context.Context, cancel func(), file *config.Config, store *sqlstore.Store, why error) (*openProxy, *core, error) {
 	secrets := p.secrets(file)
 	providers, err := connect.OpenProviders(file, secrets)
 	if err != nil {
@@ -241,9 +258,9 @@ func (p *program) observeWithout(ctx context.Context, cancel func(), file *confi
 			return nil, nil, open.wait()
 		case <-tick.C:
 		}
-		made, err := p.newCore(file, store)
+		made, err := p.newCore(ctx, file, store)
 		if err == nil {
-			if err = p.recover(made.fence); err == nil {
+			if err = p.recover(ctx, made.fence); err == nil {
 				door.Attach(made.fence)
 				p.log.Info("the fence's database is there: what passes is recorded")
 				return open, made, nil
@@ -257,9 +274,15 @@ func (p *program) observeWithout(ctx context.Context, cancel func(), file *confi
 	}
 }
 
+// checkProxy checks that the proxy of file can be made.
+func (p *proc) checkProxy(file *config.Config, secrets *config.Rotation, providers connect.Providers) error {
+	_, err := p.newProxy(&core{file: file, secrets: secrets, providers: providers})
+	return err
+}
+
 // newProxy wires the proxy; nil: none is configured. It may be made of a core
 // without a fence to see whether it can be.
-func (p *program) newProxy(c *core) (*proxy.Proxy, error) {
+func (p *proc) newProxy(c *core) (*proxy.Proxy, error) {
 	x := c.file.Proxy
 	if x == nil {
 		return nil, nil

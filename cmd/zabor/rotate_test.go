@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -44,8 +43,7 @@ func TestASecretIsReadAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &program{log: slog.New(slog.DiscardHandler)}
-	providers, err := connect.OpenProviders(c, p.secrets(c))
+	providers, err := connect.OpenProviders(c, c.Rotation(func(error) {}))
 	if err != nil {
 		t.Fatal(err)
 	}

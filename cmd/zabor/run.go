@@ -15,6 +15,7 @@ import (
 
 	"zabor"
 	"zabor/card"
+	"zabor/internal/console"
 	"zabor/internal/exit"
 )
 
@@ -57,19 +58,12 @@ type cli struct {
 type program struct {
 	ctx            context.Context
 	stdout, stderr io.Writer
-	log            *slog.Logger
-	cli            *cli
-	model          *kong.Application // the commands and flags
-	path           []*kong.Path      // the command line, as it was read
-	send           func(zabor.Alert) // to the alert addresses; nil: alerts go to the log only
-	lost           func() int64      // messages of alerts that no address has taken; nil: none are sent
-	count          func(zabor.Alert) // for the metrics; nil: there are none
+	*proc
+	cli   *cli
+	model *kong.Application // the commands and flags
+	path  []*kong.Path      // the command line, as it was read
 
 	serves bool // the command runs until a signal stops it, which is no failure
-
-	// seed spoils the fence's store, so that tests see whether "zabor prove"
-	// finds it out. It is nil in every program but theirs.
-	seed func(zabor.Store) zabor.Store
 }
 
 // run is the whole program; it returns the exit code.
@@ -101,7 +95,8 @@ func runSeeded(ctx context.Context, args []string, stdout, stderr io.Writer, see
 		fmt.Fprintf(stderr, "zabor: hint: %q shows every command and flag\n", "zabor --help")
 		return exit.WrongUsage
 	}
-	p := &program{ctx: ctx, stdout: stdout, stderr: stderr, cli: &c, model: parser.Model, path: parsed.Path, log: newLog(&c, stderr), seed: seed}
+	p := &program{ctx: ctx, stdout: stdout, stderr: stderr, cli: &c, model: parser.Model, path: parsed.Path, proc: &proc{log: newLog(&c, stderr), say: console.Progress(stderr), version: version, seed: seed}}
+	p.reload = p.load
 	return p.report(parsed.Run(p))
 }
 

@@ -16,7 +16,7 @@ import (
 
 // startUp refuses what would lose messages or have them taken by two, before any is taken,
 // and logs what an operator wants to see of a start.
-func (p *program) startUp(ctx context.Context, file *config.Config, list []connect.Queue, acceptEviction bool) error {
+func (p *proc) startUp(ctx context.Context, file *config.Config, list []connect.Queue, acceptEviction bool) error {
 	if err := preflight.File(p.log, file, list); err != nil {
 		return err
 	}
@@ -40,7 +40,7 @@ func (p *program) startUp(ctx context.Context, file *config.Config, list []conne
 }
 
 // tellProvider says who is going to be called, and whether money moves there.
-func (p *program) tellProvider(file *config.Config, name string) {
+func (p *proc) tellProvider(file *config.Config, name string) {
 	profile, _ := file.Profile(name)
 	host := profile.BaseURL
 	if u, err := url.Parse(host); err == nil && u.Host != "" {

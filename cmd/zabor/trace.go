@@ -29,11 +29,11 @@ func wantsTraces(file *config.Config) bool {
 }
 
 // trace wires traces into c, where they are wanted.
-func (p *program) trace(c *core, secret []byte) error {
+func (p *proc) trace(ctx context.Context, c *core, secret []byte) error {
 	if !wantsTraces(c.file) {
 		return nil
 	}
-	o := tracing.Options{Version: version, Secret: secret, Carry: provider.Carrying, Headers: map[string]string{}}
+	o := tracing.Options{Version: p.version, Secret: secret, Carry: provider.Carrying, Headers: map[string]string{}}
 	if t := c.file.Traces; t != nil {
 		o.Endpoint, o.Tell = string(t.Endpoint), t.Providers
 		for name, value := range t.Headers {
@@ -41,7 +41,7 @@ func (p *program) trace(c *core, secret []byte) error {
 		}
 	}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { p.log.Warn("spans are lost", "error", err) }))
-	t, err := tracing.New(p.ctx, o)
+	t, err := tracing.New(ctx, o)
 	if err != nil {
 		return exit.Usage(fmt.Errorf("%s: traces: %w", c.file.Path, err), "mend traces:, or the variable of OpenTelemetry that it names")
 	}
@@ -52,7 +52,7 @@ func (p *program) trace(c *core, secret []byte) error {
 }
 
 // close sends the last spans.
-func (c *core) close(p *program) {
+func (c *core) close(p *proc) {
 	if c.tracer == nil {
 		return
 	}

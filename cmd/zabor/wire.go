@@ -53,11 +53,11 @@ func (p *program) openFence() (*config.Config, *sqlstore.Store, error) {
 }
 
 // queues opens the queues of c, see [connect.Queues].
-func (p *program) queues(c *config.Config, store *sqlstore.Store) (list []connect.Queue, closeAll func(), err error) {
+func (p *proc) queues(c *config.Config, store *sqlstore.Store) (list []connect.Queue, closeAll func(), err error) {
 	return connect.Queues(c, store, p.log, p.alert)
 }
 
 // secrets follows the files that hold c's secrets.
-func (p *program) secrets(c *config.Config) *config.Rotation {
+func (p *proc) secrets(c *config.Config) *config.Rotation {
 	return c.Rotation(func(err error) { p.log.Error(err.Error()) })
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"slices"
@@ -13,9 +14,9 @@ import (
 	"zabor"
 	"zabor/internal/config"
 	"zabor/internal/connect"
-	"zabor/internal/console"
 	"zabor/internal/exit"
 	"zabor/internal/failures"
+	"zabor/internal/stopat"
 	"zabor/internal/takeover"
 	"zabor/sqlstore"
 	"zabor/tracing"
@@ -39,77 +40,7 @@ func (c *workerCommand) Run(p *program) error {
 	if err := c.choose(file); err != nil {
 		return err
 	}
-	endAlerts, err := p.alerts(file)
-	if err != nil {
-		return err
-	}
-	defer endAlerts()
-	core, err := p.newCore(file, store)
-	if err != nil {
-		return err
-	}
-	defer core.close(p)
-	w, list, closeAll, err := p.newWorker(core)
-	if err != nil {
-		return err
-	}
-	defer closeAll()
-	if c.StopAt != "" {
-		stop := stopAt(c.StopAt)
-		w.Fence.At, w.At = stop, stop
-		for _, q := range list {
-			q.Redis.AddHook(ackHook{stop})
-		}
-	}
-	if err := p.ready(core, w, list, c.AcceptEviction); err != nil {
-		return err
-	}
-	keys, stopKeys, err := p.guardKeys(core, list, p.statusOf("worker", core, w.Lanes, names(list)))
-	if err != nil {
-		return err
-	}
-	defer stopKeys()
-	w.KeysChanged, w.Holds = keys.Changed, keys.Holds
-	if err := p.recover(core.fence); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithCancel(p.ctx)
-	defer cancel()
-	served, err := p.serveMetrics(ctx, core, w.Queues)
-	if err != nil {
-		return err
-	}
-	var wg sync.WaitGroup
-	wg.Go(served)
-	wg.Go(func() { p.resolve(ctx, core) })
-	wg.Go(func() { p.work(ctx, w, list) })
-	p.log.Info("started", "lanes", w.Lanes, "seconds_to_stop", secondsToStop(file))
-	stopping := context.AfterFunc(p.ctx, func() { p.log.Info("stopping: what is under way is finished", "seconds_at_most", secondsToStop(file)) })
-	defer stopping()
-	if c.Drain {
-		err = drained(ctx, p.log, file, store, w.Queues)
-		cancel()
-	}
-	wg.Wait()
-	if err != nil || !c.Drain {
-		return err
-	}
-	left, parked, err := takeover.LeftOver(p.ctx, p.stderr, failures.New(file, store, list), list, "the queues are drained; \"zabor failed list\" shows the same error until it is mended", zabor.Held, zabor.Released)
-	switch {
-	case err != nil:
-		return err
-	case left > 0:
-		return exit.Bad(fmt.Errorf("drained; %d rows are held or parked for a person, and %d more messages have failed whose keys zabor knows", left, parked), "zabor fence list --state held,released; zabor failed list")
-	case parked > 0:
-		return exit.Bad(fmt.Errorf("drained; %d messages have failed whose keys zabor knows: PHP's own retry would charge for them without a fence", parked),
-			"zabor failed list shows them; \"zabor failed retry ID\" while a worker of zabor's runs, or \"zabor failed forget ID --reason TEXT --yes\"")
-	}
-	for _, s := range list {
-		if err := takeover.Release(p.ctx, file.Scope, store, s); err != nil {
-			return err
-		}
-	}
-	return nil
+	return p.runWorker(p.ctx, file, store, workerOptions{AcceptEviction: c.AcceptEviction, Drain: c.Drain, StopAt: c.StopAt, Left: p.stderr})
 }
 
 // names are those of queues.
@@ -144,20 +75,104 @@ func knownQueues(file *config.Config, flag string, names []string) error {
 	return nil
 }
 
+// workerOptions say how a worker runs.
+type workerOptions struct {
+	AcceptEviction bool      // start on a Redis that may drop messages
+	Drain          bool      // end when the queues are empty and no row is open
+	StopAt         string    // for tests: the checkpoint at which the process stops itself; empty: none
+	Left           io.Writer // gets what a drain leaves for a person
+}
+
+// runWorker takes messages from the queues of file until live ends, or with Drain until
+// there is nothing left. It returns after all that is under way has ended.
+func (p *proc) runWorker(live context.Context, file *config.Config, store *sqlstore.Store, o workerOptions) error {
+	endAlerts, err := p.alerts(file)
+	if err != nil {
+		return err
+	}
+	defer endAlerts()
+	core, err := p.newCore(live, file, store)
+	if err != nil {
+		return err
+	}
+	defer core.close(p)
+	w, list, closeAll, err := p.newWorker(live, core)
+	if err != nil {
+		return err
+	}
+	defer closeAll()
+	if o.StopAt != "" {
+		stop := stopat.Checkpoint(o.StopAt)
+		w.Fence.At, w.At = stop, stop
+		for _, q := range list {
+			q.Redis.AddHook(stopat.AckHook(stop))
+		}
+	}
+	if err := p.ready(live, core, w, list, o.AcceptEviction); err != nil {
+		return err
+	}
+	keys, stopKeys, err := p.guardKeys(live, core, list, p.statusOf("worker", core, w.Lanes, names(list)))
+	if err != nil {
+		return err
+	}
+	defer stopKeys()
+	w.KeysChanged, w.Holds = keys.Changed, keys.Holds
+	if err := p.recover(live, core.fence); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(live)
+	defer cancel()
+	served, err := p.serveMetrics(ctx, core, w.Queues)
+	if err != nil {
+		return err
+	}
+	var wg sync.WaitGroup
+	wg.Go(served)
+	wg.Go(func() { p.resolve(ctx, core) })
+	wg.Go(func() { p.work(ctx, w, list) })
+	p.log.Info("started", "lanes", w.Lanes, "seconds_to_stop", secondsToStop(file))
+	stopping := context.AfterFunc(live, func() { p.log.Info("stopping: what is under way is finished", "seconds_at_most", secondsToStop(file)) })
+	defer stopping()
+	if o.Drain {
+		err = drained(ctx, p.log, file, store, w.Queues)
+		cancel()
+	}
+	wg.Wait()
+	if err != nil || !o.Drain {
+		return err
+	}
+	left, parked, err := takeover.LeftOver(live, o.Left, failures.New(file, store, list), list, "the queues are drained; \"zabor failed list\" shows the same error until it is mended", zabor.Held, zabor.Released)
+	switch {
+	case err != nil:
+		return err
+	case left > 0:
+		return exit.Bad(fmt.Errorf("drained; %d rows are held or parked for a person, and %d more messages have failed whose keys zabor knows", left, parked), "zabor fence list --state held,released; zabor failed list")
+	case parked > 0:
+		return exit.Bad(fmt.Errorf("drained; %d messages have failed whose keys zabor knows: PHP's own retry would charge for them without a fence", parked),
+			"zabor failed list shows them; \"zabor failed retry ID\" while a worker of zabor's runs, or \"zabor failed forget ID --reason TEXT --yes\"")
+	}
+	for _, s := range list {
+		if err := takeover.Release(live, file.Scope, store, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // ready checks what must be so before any message is taken.
-func (p *program) ready(c *core, w *worker.Worker, list []connect.Queue, acceptEviction bool) error {
-	if err := p.startUp(p.ctx, c.file, list, acceptEviction); err != nil {
+func (p *proc) ready(ctx context.Context, c *core, w *worker.Worker, list []connect.Queue, acceptEviction bool) error {
+	if err := p.startUp(ctx, c.file, list, acceptEviction); err != nil {
 		return err
 	}
-	if _, err := p.checkKeys(p.installation(c.file, c.store, list), false); err != nil {
+	if _, err := p.checkKeys(ctx, p.installation(c.file, c.store, list), false); err != nil {
 		return err
 	}
-	return takeover.TakeOver(p.ctx, c.file, c.store, w.Steps, takeover.Options{Log: p.log, Say: console.Progress(p.stderr)}, list)
+	return takeover.TakeOver(ctx, c.file, c.store, w.Steps, takeover.Options{Log: p.log, Say: p.say}, list)
 }
 
 // work takes messages until ctx ends and those in hand are done, and watches who
 // else takes any.
-func (p *program) work(ctx context.Context, w *worker.Worker, list []connect.Queue) {
+func (p *proc) work(ctx context.Context, w *worker.Worker, list []connect.Queue) {
 	var wg sync.WaitGroup
 	for _, s := range list {
 		if !s.Shared && len(w.Steps) > 0 {
@@ -169,7 +184,7 @@ func (p *program) work(ctx context.Context, w *worker.Worker, list []connect.Que
 }
 
 // newWorker wires the worker and its queues. closeAll ends their connections.
-func (p *program) newWorker(c *core) (w *worker.Worker, list []connect.Queue, closeAll func(), err error) {
+func (p *proc) newWorker(ctx context.Context, c *core) (w *worker.Worker, list []connect.Queue, closeAll func(), err error) {
 	if list, closeAll, err = p.queues(c.file, c.store); err != nil {
 		return nil, nil, nil, err
 	}
@@ -178,7 +193,7 @@ func (p *program) newWorker(c *core) (w *worker.Worker, list []connect.Queue, cl
 	closeAll = func() { closeQueues(); databases.Close() }
 	steps, err := connect.Steps(databases)
 	if err == nil {
-		err = databases.Reachable(p.ctx)
+		err = databases.Reachable(ctx)
 	}
 	if err != nil {
 		closeAll()

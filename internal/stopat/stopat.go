@@ -1,4 +1,4 @@
-package main
+package stopat
 
 import (
 	"context"
@@ -13,9 +13,9 @@ import (
 	"zabor/worker"
 )
 
-// stopAt stops this process by SIGSTOP at the given moment, once, so that
+// Checkpoint stops this process by SIGSTOP at the given moment, once, so that
 // whoever started it can kill it there or let it go on.
-func stopAt(moment string) func(zabor.Checkpoint, zabor.Key) {
+func Checkpoint(moment string) func(zabor.Checkpoint, zabor.Key) {
 	var once sync.Once
 	return func(m zabor.Checkpoint, k zabor.Key) {
 		if moment == string(m) || moment == string(m)+":"+k.Order {
@@ -35,6 +35,9 @@ func stopAt(moment string) func(zabor.Checkpoint, zabor.Key) {
 type ackHook struct {
 	at func(zabor.Checkpoint, zabor.Key)
 }
+
+// AckHook returns a hook for a client of the queues, with the function of [stopAt].
+func AckHook(at func(zabor.Checkpoint, zabor.Key)) redis.Hook { return ackHook{at} }
 
 func (h ackHook) told(ctx context.Context, err error, cmds ...redis.Cmder) error {
 	acks := slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool { // and not what begins a connection
