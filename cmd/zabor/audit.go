@@ -84,7 +84,7 @@ type auditor struct {
 }
 
 func (c *auditCommand) prepare(p *program) (*auditor, error) {
-	a := &auditor{program: p, c: c, close: func() {}, Sources: &sources.Sources{Query: c.PaymentsQuery, NoQueues: c.NoQueues, Log: p.log, Alert: p.alert, Say: console.Progress(p.stderr)}}
+	a := &auditor{program: p, c: c, close: func() {}, Sources: &sources.Sources{Query: c.PaymentsQuery, NoQueues: c.NoQueues, Log: p.Log, Alert: p.Alert, Say: console.Progress(p.stderr)}}
 	var err error
 	if _, err = since(c.Since, time.Now()); err != nil {
 		return nil, err

@@ -45,7 +45,7 @@ func (a *auditor) openConfigured() error {
 
 // openLists opens the providers whose own lists are read.
 func (a *auditor) openLists() error {
-	providers, err := connect.OpenProviders(a.File, a.secrets(a.File))
+	providers, err := connect.OpenProviders(a.File, a.Secrets(a.File))
 	if err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ func (a *auditor) watch(every time.Duration) error {
 	if a.File == nil {
 		return exit.Usage(errors.New("--watch needs a zabor.yaml: it alerts at its addresses"), "")
 	}
-	endAlerts, err := a.alerts(a.File)
+	endAlerts, err := a.Alerts(a.File)
 	if err != nil {
 		return err
 	}
@@ -40,7 +40,7 @@ func (a *auditor) watch(every time.Duration) error {
 		case a.ctx.Err() != nil:
 			return nil
 		case err != nil:
-			a.log.Warn("cannot audit; trying again", "in", every, "error", err)
+			a.Log.Warn("cannot audit; trying again", "in", every, "error", err)
 		}
 		if w.served != nil {
 			w.served.Ended(result(total), time.Since(begun), err)
@@ -58,16 +58,16 @@ func (w *auditWatch) serve() (done func(), err error) {
 	if w.File.Metrics == nil {
 		return func() {}, nil
 	}
-	m, err := w.newMetrics(w.File)
+	m, err := w.NewMetrics(w.File)
 	if err != nil {
 		return nil, err
 	}
-	w.count, w.served = m.Alert, m.Audits(auditKinds())
-	listener, err := w.listenMetrics(w.File)
+	w.Count, w.served = m.Alert, m.Audits(auditKinds())
+	listener, err := w.ListenMetrics(w.File)
 	if err != nil {
 		return nil, err
 	}
-	return w.serveAt(w.ctx, m, listener, []metrics.Check{{Name: "fence", Well: w.Store.Setup().Check}, {Name: "audit", Well: w.served.Well}}), nil
+	return w.ServeAt(w.ctx, m, listener, []metrics.Check{{Name: "fence", Well: w.Store.Setup().Check}, {Name: "audit", Well: w.served.Well}}), nil
 }
 
 func auditKinds() map[string]string {
@@ -94,13 +94,13 @@ func (w *auditWatch) once() (audit.Total, error) {
 		return total, err
 	}
 	defer func() { _ = ledger.Remove() }()
-	w.log.Info("audited", "provider_successes", total.ProviderSuccesses, "unique_rows", total.UniqueRows, "double_charged", total.DoubleCharged, "lost", total.Lost, "differences", total.Bad)
+	w.Log.Info("audited", "provider_successes", total.ProviderSuccesses, "unique_rows", total.UniqueRows, "double_charged", total.DoubleCharged, "lost", total.Lost, "differences", total.Bad)
 	alerts, err := w.seen.Fresh(w.ctx, ledger)
 	if err != nil {
 		return total, err
 	}
 	for _, one := range alerts {
-		w.alert(one)
+		w.Alert(one)
 	}
 	if w.c.Publish {
 		return total, backend.KeepAudit(w.ctx, w.Sources, ledger, total, "zabor audit --watch")

@@ -31,32 +31,32 @@ func (c *configCheck) Run(p *program) error {
 		return err
 	}
 	defer store.Close()
-	list, closeAll, err := p.queues(file, store)
+	list, closeAll, err := p.Queues(file, store)
 	if err != nil {
 		return err
 	}
 	defer closeAll()
-	secrets := p.secrets(file)
+	secrets := p.Secrets(file)
 	providers, err := connect.OpenProviders(file, secrets)
 	if err != nil {
 		return err
 	}
-	if err := p.checkProxy(file, secrets, providers); err != nil {
+	if err := p.CheckProxy(file, secrets, providers); err != nil {
 		return err
 	}
-	if err := preflight.File(p.log, file, list); err != nil {
+	if err := preflight.File(p.Log, file, list); err != nil {
 		return err
 	}
-	sender, err := p.sender(file)
+	sender, err := p.Sender(file)
 	if err != nil {
 		return err
 	}
-	p.closeSender(sender)
+	p.CloseSender(sender)
 	warnings := file.Warnings()
 	var live []preflight.Check
 	if c.Live {
 		i := &preflight.Installation{File: file, Store: store, Queues: list, Providers: providers, Keys: func() error {
-			_, err := p.checkKeys(p.ctx, p.installation(file, store, list), false)
+			_, err := p.CheckKeys(p.ctx, p.Keys(file, store, list), false)
 			return err
 		}}
 		if live, err = i.Live(p.ctx); err != nil {

@@ -17,6 +17,7 @@ import (
 
 	"zabor"
 	"zabor/internal/config"
+	"zabor/internal/serve"
 	"zabor/metrics"
 	"zabor/sqlstore"
 )
@@ -58,7 +59,7 @@ func TestContribGrace(t *testing.T) {
 		t.Fatal(err)
 	}
 	file.Traces = &config.Traces{}
-	needs := secondsToStop(file)
+	needs := serve.SecondsToStop(file)
 	if needs < 30 {
 		t.Fatalf("the example needs %d seconds to stop", needs)
 	}

@@ -45,7 +45,7 @@ func (p *program) openDecider(keep bool, stop string) (k *decision.Decider, clos
 		return nil, nil, err
 	}
 	k = &decision.Decider{File: file, Store: store, At: stopat.Checkpoint(stop)}
-	if k.Fence, err = decision.NewFence(p.ctx, file, store, p.alert); err != nil {
+	if k.Fence, err = decision.NewFence(p.ctx, file, store, p.Alert); err != nil {
 		store.Close()
 		return nil, nil, err
 	}

@@ -18,6 +18,7 @@ import (
 	"zabor/internal/config"
 	"zabor/internal/exit"
 	"zabor/internal/preflight"
+	"zabor/internal/serve"
 	"zabor/sqlstore"
 )
 
@@ -167,7 +168,7 @@ func doctorOptions(project *app.Project, file *config.Config) doctor.Options {
 		return o
 	}
 	o.Zabor = true
-	o.StopNeeds = time.Duration(secondsToStop(file)) * time.Second
+	o.StopNeeds = time.Duration(serve.SecondsToStop(file)) * time.Second
 	for _, step := range file.Steps {
 		for _, class := range step.Message {
 			o.Fenced = append(o.Fenced, string(class))

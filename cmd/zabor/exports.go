@@ -19,7 +19,7 @@ func (p *program) readExports(named []string, columns string) ([]audit.Export, e
 		}
 		mapped = &read
 		if len(read.Status) == 0 && len(read.Reference) > 0 && len(named) > 0 {
-			p.log.Warn("--columns names no status: every line of the export counts as a payment that went through, also one that failed", "fix", "add status=COLUMN:paid|captured, or take a file in which only such lines are")
+			p.Log.Warn("--columns names no status: every line of the export counts as a payment that went through, also one that failed", "fix", "add status=COLUMN:paid|captured, or take a file in which only such lines are")
 		}
 	}
 	var exports []audit.Export

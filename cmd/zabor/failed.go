@@ -48,7 +48,7 @@ func (p *program) failuresOf(file *config.Config, store *sqlstore.Store, names [
 	if err := choice.choose(file); err != nil {
 		return nil, nil, err
 	}
-	queues, closeQueues, err := p.queues(file, store)
+	queues, closeQueues, err := p.Queues(file, store)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -20,7 +20,7 @@ func (p *program) giveUp(file *config.Config, store *sqlstore.Store, names []str
 	if err := choice.choose(file); err != nil {
 		return err
 	}
-	list, closeAll, err := p.queues(file, store)
+	list, closeAll, err := p.Queues(file, store)
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"zabor/internal/console"
 	"zabor/internal/exit"
 	"zabor/internal/preflight"
+	"zabor/internal/serve"
 	"zabor/internal/takeover"
 	"zabor/step"
 )
@@ -56,23 +57,23 @@ func (c *importCommand) Run(p *program) error {
 	}
 	databases := connect.NewDatabases(file, store)
 	defer databases.Close()
-	i, err := takeover.Open(p.ctx, file, databases, store, takeover.Options{ReadOnly: c.DryRun, Log: p.log, Say: console.Progress(p.stderr)})
+	i, err := takeover.Open(p.ctx, file, databases, store, takeover.Options{ReadOnly: c.DryRun, Log: p.Log, Say: console.Progress(p.stderr)})
 	if err != nil {
 		return err
 	}
-	list, closeAll, err := p.queues(file, store)
+	list, closeAll, err := p.Queues(file, store)
 	if err != nil {
 		return err
 	}
 	defer closeAll()
 	if !c.DryRun {
 		// The rows' keys are those that the steps make now.
-		if _, err := p.checkKeys(p.ctx, p.installation(file, store, list), true); err != nil {
+		if _, err := p.CheckKeys(p.ctx, p.Keys(file, store, list), true); err != nil {
 			return err
 		}
 	}
 	for _, s := range list {
-		if err := preflight.Require(p.log, s.Name(), preflight.Others(p.ctx, s)); err != nil {
+		if err := preflight.Require(p.Log, s.Name(), preflight.Others(p.ctx, s)); err != nil {
 			return err
 		}
 	}
@@ -104,14 +105,14 @@ func (c *importCommand) Run(p *program) error {
 		result.WithoutKey = append(result.WithoutKey, found.Examples...)
 	}
 	if !c.DryRun {
-		keys := p.installation(file, store, nil) // queues are marked by the first start
+		keys := p.Keys(file, store, nil) // queues are marked by the first start
 		keys.Steps = slices.DeleteFunc(keys.Steps, func(s *step.Step) bool { return !i.Saw(s.Name()) })
-		r, err := p.checkKeys(p.ctx, keys, true)
+		r, err := p.CheckKeys(p.ctx, keys, true)
 		if err == nil {
 			err = keys.Adopt(p.ctx, r)
 		}
 		if err != nil {
-			return keysFailure(err)
+			return serve.KeysError(err)
 		}
 	}
 	return c.report(p, result, paid)

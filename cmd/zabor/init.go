@@ -24,7 +24,7 @@ func (c *initCommand) Run(p *program) error {
 		return exit.Usage(fmt.Errorf("%s is neither a Laravel nor a Symfony application", c.Path), "name the folder of an application: the one that composer.json is in")
 	}
 	for _, n := range project.Notices {
-		p.log.Warn("not understood: "+n.What, "file", n.File, "line", n.Line)
+		p.Log.Warn("not understood: "+n.What, "file", n.File, "line", n.Line)
 	}
 	_, err = p.stdout.Write([]byte(draft.Of(project)))
 	return err

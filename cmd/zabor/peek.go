@@ -50,11 +50,11 @@ func (c *peekCommand) Run(p *program) error {
 	}
 	databases := connect.NewDatabases(file, store)
 	defer databases.Close()
-	k, err := peek.New(p.ctx, file, databases, store, p.secrets(file))
+	k, err := peek.New(p.ctx, file, databases, store, p.Secrets(file))
 	if err != nil {
 		return err
 	}
-	list, closeAll, err := p.queues(file, store)
+	list, closeAll, err := p.Queues(file, store)
 	if err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func (c *peekCommand) Run(p *program) error {
 		return err
 	}
 	if !k.Migrated {
-		p.log.Warn("zabor's tables are not there yet: no message has a row, and what travels as the idempotency key is made by \"zabor migrate\"")
+		p.Log.Warn("zabor's tables are not there yet: no message has a row, and what travels as the idempotency key is made by \"zabor migrate\"")
 	}
 	return out.end()
 }
@@ -98,11 +98,11 @@ func (c *peekCommand) queues(p *program, k *peek.Peeker, list []connect.Queue, o
 			return exit.Unreachable(fmt.Errorf("queue %s: %w", q.Name(), err), "is Redis up, and is its address right?")
 		}
 		if depth.Empty() {
-			if err := preflight.Require(p.log, q.Name(), preflight.Empty(p.ctx, q)); err != nil {
+			if err := preflight.Require(p.Log, q.Name(), preflight.Empty(p.ctx, q)); err != nil {
 				return err
 			}
 			if others := preflight.OtherQueues(p.ctx, k.File, q); len(others) > 0 {
-				p.log.Warn("the queue is empty, and others have messages: is it one of these that is meant?", "queue", q.Name(), "others", strings.Join(others, ", "))
+				p.Log.Warn("the queue is empty, and others have messages: is it one of these that is meant?", "queue", q.Name(), "others", strings.Join(others, ", "))
 			}
 		}
 		at := peekedQueue{Queue: q.Name(), Ready: depth.Ready, Reserved: depth.Reserved, Delayed: depth.Delayed, More: []worker.Place{}}
@@ -137,7 +137,7 @@ func (c *peekCommand) queues(p *program, k *peek.Peeker, list []connect.Queue, o
 		n := 0
 		for m, err := range failures.Own(q.Queue, k.Store).Entries(p.ctx, "") {
 			if err != nil {
-				p.log.Warn("what failed cannot be read", "queue", q.Name(), "error", err)
+				p.Log.Warn("what failed cannot be read", "queue", q.Name(), "error", err)
 				break
 			}
 			if n++; n > c.Limit {

@@ -67,7 +67,7 @@ func (c *proveCommand) Run(p *program) error {
 	case err == nil:
 		return exit.Bad(fmt.Errorf("the proof is done, and not all that it had made on your servers could be removed: %w", left), leftHint)
 	}
-	p.log.Error("not all that the proof had made on your servers could be removed; "+leftHint, "error", left)
+	p.Log.Error("not all that the proof had made on your servers could be removed; "+leftHint, "error", left)
 	return err
 }
 
@@ -309,7 +309,7 @@ func (c *proveWorkerCommand) Run(p *program) error {
 	stop := stopat.Checkpoint(c.StopAt)
 	w := &prove.Worker{
 		Strategy: s.Strategy, Provider: s.Provider, Prefix: s.Prefix, LockLife: s.LockLife,
-		Payments: store.DB(), Dialect: store.Dialect(), Scope: s.Scope, At: stop, Log: p.log,
+		Payments: store.DB(), Dialect: store.Dialect(), Scope: s.Scope, At: stop, Log: p.Log,
 	}
 	if s.Queue == prove.Laravel {
 		client, err := connect.Redis(s.Redis)

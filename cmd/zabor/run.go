@@ -17,6 +17,7 @@ import (
 	"zabor/card"
 	"zabor/internal/console"
 	"zabor/internal/exit"
+	"zabor/internal/serve"
 )
 
 // cli is every command and flag. Global flags, and those of commands that run until they
@@ -58,7 +59,7 @@ type cli struct {
 type program struct {
 	ctx            context.Context
 	stdout, stderr io.Writer
-	*proc
+	*serve.Process
 	cli   *cli
 	model *kong.Application // the commands and flags
 	path  []*kong.Path      // the command line, as it was read
@@ -95,8 +96,8 @@ func runSeeded(ctx context.Context, args []string, stdout, stderr io.Writer, see
 		fmt.Fprintf(stderr, "zabor: hint: %q shows every command and flag\n", "zabor --help")
 		return exit.WrongUsage
 	}
-	p := &program{ctx: ctx, stdout: stdout, stderr: stderr, cli: &c, model: parser.Model, path: parsed.Path, proc: &proc{log: newLog(&c, stderr), say: console.Progress(stderr), version: version, seed: seed}}
-	p.reload = p.load
+	p := &program{ctx: ctx, stdout: stdout, stderr: stderr, cli: &c, model: parser.Model, path: parsed.Path, Process: &serve.Process{Log: newLog(&c, stderr), Say: console.Progress(stderr), Version: version, Seed: seed}}
+	p.Reload = p.load
 	return p.report(parsed.Run(p))
 }
 

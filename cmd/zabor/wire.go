@@ -7,7 +7,6 @@ import (
 	"os"
 
 	"zabor/internal/config"
-	"zabor/internal/connect"
 	"zabor/internal/dotenv"
 	"zabor/internal/exit"
 	"zabor/sqlstore"
@@ -50,14 +49,4 @@ func (p *program) openFence() (*config.Config, *sqlstore.Store, error) {
 	}
 	store.Encrypt(c.Keys())
 	return c, store, nil
-}
-
-// queues opens the queues of c, see [connect.Queues].
-func (p *proc) queues(c *config.Config, store *sqlstore.Store) (list []connect.Queue, closeAll func(), err error) {
-	return connect.Queues(c, store, p.log, p.alert)
-}
-
-// secrets follows the files that hold c's secrets.
-func (p *proc) secrets(c *config.Config) *config.Rotation {
-	return c.Rotation(func(err error) { p.log.Error(err.Error()) })
 }

@@ -1,3 +1,4 @@
+// Package stopat stops this process at a checkpoint, for tests and proofs that kill it there.
 package stopat
 
 import (
@@ -13,8 +14,9 @@ import (
 	"zabor/worker"
 )
 
-// Checkpoint stops this process by SIGSTOP at the given moment, once, so that
-// whoever started it can kill it there or let it go on.
+// Checkpoint returns a function for the fence and the worker. It stops this process by
+// SIGSTOP, once, at moment: a checkpoint, or a checkpoint and an order after a colon. An
+// empty moment stops nothing.
 func Checkpoint(moment string) func(zabor.Checkpoint, zabor.Key) {
 	var once sync.Once
 	return func(m zabor.Checkpoint, k zabor.Key) {
@@ -30,13 +32,13 @@ func Checkpoint(moment string) func(zabor.Checkpoint, zabor.Key) {
 	}
 }
 
-// ackHook tells at of [worker.Acking]: Redis has carried an ack out and replied, and
-// the reply has not come to whoever waits for it.
+// ackHook calls at for [worker.Acking]: Redis has carried out an ack and replied, and the
+// reply has not come back to the worker.
 type ackHook struct {
 	at func(zabor.Checkpoint, zabor.Key)
 }
 
-// AckHook returns a hook for a client of the queues, with the function of [stopAt].
+// AckHook returns a hook for a client of the queues. at is a function of [Checkpoint].
 func AckHook(at func(zabor.Checkpoint, zabor.Key)) redis.Hook { return ackHook{at} }
 
 func (h ackHook) told(ctx context.Context, err error, cmds ...redis.Cmder) error {

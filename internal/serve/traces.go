@@ -1,4 +1,4 @@
-package main
+package serve
 
 import (
 	"context"
@@ -29,18 +29,18 @@ func wantsTraces(file *config.Config) bool {
 }
 
 // trace wires traces into c, where they are wanted.
-func (p *proc) trace(ctx context.Context, c *core, secret []byte) error {
+func (p *Process) trace(ctx context.Context, c *core, secret []byte) error {
 	if !wantsTraces(c.file) {
 		return nil
 	}
-	o := tracing.Options{Version: p.version, Secret: secret, Carry: provider.Carrying, Headers: map[string]string{}}
+	o := tracing.Options{Version: p.Version, Secret: secret, Carry: provider.Carrying, Headers: map[string]string{}}
 	if t := c.file.Traces; t != nil {
 		o.Endpoint, o.Tell = string(t.Endpoint), t.Providers
 		for name, value := range t.Headers {
 			o.Headers[name] = string(value)
 		}
 	}
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { p.log.Warn("spans are lost", "error", err) }))
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { p.Log.Warn("spans are lost", "error", err) }))
 	t, err := tracing.New(ctx, o)
 	if err != nil {
 		return exit.Usage(fmt.Errorf("%s: traces: %w", c.file.Path, err), "mend traces:, or the variable of OpenTelemetry that it names")
@@ -49,16 +49,6 @@ func (p *proc) trace(ctx context.Context, c *core, secret []byte) error {
 	c.fence.Store = t.Store(c.fence.Store)
 	c.resolver.Lookup, c.resolver.Replay = t.Lookup(c.resolver.Lookup), t.Call("replay", c.resolver.Replay)
 	return nil
-}
-
-// close sends the last spans.
-func (c *core) close(p *proc) {
-	if c.tracer == nil {
-		return
-	}
-	if err := c.tracer.Close(); err != nil {
-		p.log.Warn("the last spans are lost", "error", err)
-	}
 }
 
 // traceWorker lets w's messages be followed.

@@ -1,4 +1,4 @@
-package main
+package serve
 
 import (
 	"context"
@@ -20,9 +20,28 @@ import (
 	"zabor/worker"
 )
 
+// measureDashboard answers at metrics.listen for a dashboard that runs alone; it
+// does nothing where there is none. done waits for the end.
+func (p *Process) measureDashboard(ctx context.Context, file *config.Config, store *sqlstore.Store, queues []worker.Queue) (done func(), err error) {
+	if file.Metrics == nil {
+		return func() {}, nil
+	}
+	m, err := p.NewMetrics(file)
+	if err != nil {
+		return nil, err
+	}
+	listener, err := p.ListenMetrics(file)
+	if err != nil {
+		return nil, err
+	}
+	p.Count = m.Alert
+	m.Watch(p.watched(file, store, queues))
+	return p.ServeAt(ctx, m, listener, backend.Checks(store, queues)), nil
+}
+
 // measure wires the metrics into c.
-func (p *proc) measure(c *core) error {
-	m, err := p.newMetrics(c.file)
+func (p *Process) measure(c *core) error {
+	m, err := p.NewMetrics(c.file)
 	if err != nil {
 		return err
 	}
@@ -30,7 +49,7 @@ func (p *proc) measure(c *core) error {
 	c.fence.Store = m.Store(c.fence.Store)
 	c.fence.Called = m.Called
 	c.resolver.Lookup, c.resolver.Replay = m.Lookup(c.resolver.Lookup), m.Replay(c.resolver.Replay)
-	p.count = m.Alert
+	p.Count = m.Alert
 	return nil
 }
 
@@ -45,23 +64,23 @@ func (c *core) countTaken(w *worker.Worker) {
 	w.Taken = c.metrics.Taken
 }
 
-// newMetrics makes the metrics of a process with this configuration.
-func (p *proc) newMetrics(file *config.Config) (*metrics.Metrics, error) {
+// NewMetrics makes the metrics of a process with this configuration.
+func (p *Process) NewMetrics(file *config.Config) (*metrics.Metrics, error) {
 	text, err := os.ReadFile(file.Path)
 	if err != nil {
 		return nil, exit.Usage(err, "")
 	}
 	sum := sha256.Sum256(text)
-	return metrics.New(p.version, hex.EncodeToString(sum[:6])), nil
+	return metrics.New(p.Version, hex.EncodeToString(sum[:6])), nil
 }
 
 // serveMetrics answers at the configured address until ctx ends; it does nothing
 // where there is none. done waits for the end.
-func (p *proc) serveMetrics(ctx context.Context, c *core, queues []worker.Queue) (done func(), err error) {
+func (p *Process) serveMetrics(ctx context.Context, c *core, queues []worker.Queue) (done func(), err error) {
 	if c.metrics == nil {
 		return func() {}, nil
 	}
-	listener, err := p.listenMetrics(c.file)
+	listener, err := p.ListenMetrics(c.file)
 	if err != nil {
 		return nil, err
 	}
@@ -69,11 +88,11 @@ func (p *proc) serveMetrics(ctx context.Context, c *core, queues []worker.Queue)
 	state.Paused = func(name string) time.Duration { left, _ := c.fence.Paused(name); return left }
 	state.Providers = slices.Sorted(maps.Keys(c.providers))
 	c.metrics.Watch(state)
-	return p.serveAt(ctx, c.metrics, listener, backend.Checks(c.store, queues)), nil
+	return p.ServeAt(ctx, c.metrics, listener, backend.Checks(c.store, queues)), nil
 }
 
-// listenMetrics listens at metrics.listen, which one process of a host can have.
-func (p *proc) listenMetrics(file *config.Config) (net.Listener, error) {
+// ListenMetrics listens at metrics.listen, which one process of a host can have.
+func (p *Process) ListenMetrics(file *config.Config) (net.Listener, error) {
 	listener, err := net.Listen("tcp", file.Metrics.Listen)
 	if err != nil {
 		return nil, exit.Usage(fmt.Errorf("%s: metrics.listen: %w", file.Path, err),
@@ -83,7 +102,7 @@ func (p *proc) listenMetrics(file *config.Config) (net.Listener, error) {
 }
 
 // watched is what is read of the fence and the queues when somebody asks.
-func (p *proc) watched(file *config.Config, store *sqlstore.Store, queues []worker.Queue) metrics.State {
+func (p *Process) watched(file *config.Config, store *sqlstore.Store, queues []worker.Queue) metrics.State {
 	state := metrics.State{
 		Rows: func(ctx context.Context) ([]metrics.Rows, error) {
 			counts, err := store.Reports().Unclosed(ctx, file.Scope, metrics.Ages()...)
@@ -105,15 +124,15 @@ func (p *proc) watched(file *config.Config, store *sqlstore.Store, queues []work
 	return state
 }
 
-// serveAt answers at listener until ctx ends. done waits for the end.
-func (p *proc) serveAt(ctx context.Context, m *metrics.Metrics, listener net.Listener, checks []metrics.Check) (done func()) {
+// ServeAt answers at listener until ctx ends. done waits for the end.
+func (p *Process) ServeAt(ctx context.Context, m *metrics.Metrics, listener net.Listener, checks []metrics.Check) (done func()) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		if err := m.Serve(ctx, listener, checks); err != nil {
-			p.log.Error("the metrics are not served any more", "error", err)
+			p.Log.Error("the metrics are not served any more", "error", err)
 		}
 	}()
-	p.log.Info("metrics", "address", listener.Addr().String())
+	p.Log.Info("metrics", "address", listener.Addr().String())
 	return func() { <-ended }
 }

@@ -1,4 +1,4 @@
-package main
+package serve
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 
 // tellAlive tells in the fence's database that this process is alive, until the
 // returned function is called.
-func (p *proc) tellAlive(parent context.Context, store *sqlstore.Store, status func() dashboard.Status) (stop func()) {
+func (p *Process) tellAlive(parent context.Context, store *sqlstore.Store, status func() dashboard.Status) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(parent))
 	var id [16]byte
 	rand.Read(id[:])
@@ -20,22 +20,22 @@ func (p *proc) tellAlive(parent context.Context, store *sqlstore.Store, status f
 	go func() {
 		defer close(ended)
 		dashboard.Tell(ctx, store, id, status, func(err error) {
-			p.log.Warn("the dashboard cannot be told that this process is alive; nothing depends on it", "error", err)
+			p.Log.Warn("the dashboard cannot be told that this process is alive; nothing depends on it", "error", err)
 		})
 	}()
 	return func() { cancel(); <-ended }
 }
 
-func (p *proc) status(kind, scope string) dashboard.Status {
+func (p *Process) status(kind, scope string) dashboard.Status {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
 	}
-	return dashboard.Status{Kind: kind, Scope: scope, Host: host, PID: os.Getpid(), Version: p.version}
+	return dashboard.Status{Kind: kind, Scope: scope, Host: host, PID: os.Getpid(), Version: p.Version}
 }
 
 // statusOf is what a process says of itself that calls providers.
-func (p *proc) statusOf(kind string, c *core, lanes int, queues []string) func() dashboard.Status {
+func (p *Process) statusOf(kind string, c *core, lanes int, queues []string) func() dashboard.Status {
 	return func() dashboard.Status {
 		s := p.status(kind, c.file.Scope)
 		s.Lanes, s.Queues, s.Calls = lanes, queues, map[string]dashboard.Breaks{}

@@ -1,4 +1,4 @@
-package main
+package serve
 
 import (
 	"context"
@@ -18,8 +18,41 @@ import (
 	"zabor/tracing"
 )
 
-// core is what every door stands on: the fence, and what decides its doubtful
-// rows.
+// The pace at which stored answers are erased: a page of rows, a rest, and a long one
+// behind the last page.
+const (
+	answersPage  = 500
+	answersRest  = time.Second
+	answersEvery = time.Hour
+)
+
+// eraseAnswers erases stored answers of the installation after their time, until ctx ends.
+// Each process goes through all rows.
+func (p *Process) eraseAnswers(ctx context.Context, store *sqlstore.Store, scope string, keep time.Duration) {
+	for from := (time.Time{}); ; {
+		n, next, err := store.EraseAnswers(ctx, scope, keep, from, answersPage)
+		rest := answersRest
+		if from = next; from.IsZero() {
+			rest = answersEvery
+		}
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			p.Log.Warn("cannot erase stored answers; trying again", "error", err)
+			rest = time.Minute
+		case n > 0:
+			p.Log.Info("stored answers erased", "number", n, "keep_answers", keep)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(rest):
+		}
+	}
+}
+
+// core is the fence of a process, with what decides its doubtful rows.
 type core struct {
 	file      *config.Config
 	store     *sqlstore.Store
@@ -31,8 +64,8 @@ type core struct {
 	tracer    *tracing.Tracer  // nil: nobody wants traces
 }
 
-// newCore checks the database and wires the fence and the resolver.
-func (p *proc) newCore(ctx context.Context, file *config.Config, store *sqlstore.Store) (*core, error) {
+// newCore checks the database and makes the fence and the resolver.
+func (p *Process) newCore(ctx context.Context, file *config.Config, store *sqlstore.Store) (*core, error) {
 	if err := store.Setup().Check(ctx); err != nil {
 		return nil, exit.Store(err)
 	}
@@ -43,14 +76,14 @@ func (p *proc) newCore(ctx context.Context, file *config.Config, store *sqlstore
 	if err := store.Setup().RememberKey(ctx); err != nil {
 		return nil, exit.Store(err)
 	}
-	secrets := p.secrets(file)
+	secrets := p.Secrets(file)
 	providers, err := connect.OpenProviders(file, secrets)
 	if err != nil {
 		return nil, err
 	}
-	fence := &zabor.Fence{Store: store, Secret: secret, Observer: zabor.Observer{Alert: p.alert}, Hook: file.Hook, Address: providers.Endpoint}
-	if p.seed != nil {
-		fence.Store = p.seed(store)
+	fence := &zabor.Fence{Store: store, Secret: secret, Observer: zabor.Observer{Alert: p.Alert}, Hook: file.Hook, Address: providers.Endpoint}
+	if p.Seed != nil {
+		fence.Store = p.Seed(store)
 	}
 	if file.Journal != "" {
 		if fence.Journal, err = zabor.OpenJournal(file.Journal); err != nil {
@@ -75,35 +108,35 @@ func (p *proc) newCore(ctx context.Context, file *config.Config, store *sqlstore
 	return c, nil
 }
 
-// recover saves what the journal holds, before anything is taken: whoever asked
-// for a success that is still in it would meet a row that does not know of it.
-func (p *proc) recover(ctx context.Context, fence *zabor.Fence) error {
+// replayOnce saves what the journal holds before anything is taken. Else a message would
+// meet a row that does not know of its success.
+func (p *Process) replayOnce(ctx context.Context, fence *zabor.Fence) error {
 	saved, err := fence.ReplayJournal(ctx)
 	if err != nil {
 		return exit.Unreachable(err, "nothing was taken; start again when the database is there")
 	}
 	if saved > 0 {
-		p.log.Warn("saved from the journal", "successes", saved)
+		p.Log.Warn("saved from the journal", "successes", saved)
 	}
 	return nil
 }
 
-// resolve decides what is in doubt, saves what an outage of the database leaves
-// in the journal, and erases stored answers, until ctx ends.
-func (p *proc) resolve(ctx context.Context, c *core) {
+// resolve decides doubtful rows, saves what comes into the journal, and erases stored
+// answers, until ctx ends.
+func (p *Process) resolve(ctx context.Context, c *core) {
 	var wg sync.WaitGroup
 	wg.Go(func() { p.replay(ctx, c.fence) })
 	wg.Go(func() { p.eraseAnswers(ctx, c.store, c.file.Scope, c.file.KeepAnswers) })
 	for _, r := range c.resolvers() {
 		wg.Go(func() {
-			r.Run(ctx, func(err error) { p.log.Warn("cannot resolve", "error", err) })
+			r.Run(ctx, func(err error) { p.Log.Warn("cannot resolve", "error", err) })
 		})
 	}
 	wg.Wait()
 }
 
-// resolvers is one for each provider, so that one that hangs delays nobody else's
-// rows, and one for rows whose provider is not in the configuration any more.
+// resolvers returns one resolver for each provider, so that a slow provider delays no other
+// rows, and one for rows of providers that are not configured any more.
 func (c *core) resolvers() []*zabor.Resolver {
 	others := *c.resolver
 	others.Providers, others.Others, others.Replay = slices.Sorted(maps.Keys(c.providers)), true, nil
@@ -118,8 +151,8 @@ func (c *core) resolvers() []*zabor.Resolver {
 	return all
 }
 
-// replay saves what comes into the journal while the program runs.
-func (p *proc) replay(ctx context.Context, fence *zabor.Fence) {
+// replay saves what comes into the journal while the process runs.
+func (p *Process) replay(ctx context.Context, fence *zabor.Fence) {
 	tick := time.NewTicker(5 * time.Second)
 	defer tick.Stop()
 	for {
@@ -130,10 +163,20 @@ func (p *proc) replay(ctx context.Context, fence *zabor.Fence) {
 		}
 		saved, err := fence.ReplayJournal(ctx)
 		if err != nil && ctx.Err() == nil {
-			p.log.Warn("cannot save from the journal; trying again", "error", err)
+			p.Log.Warn("cannot save from the journal; trying again", "error", err)
 		}
 		if saved > 0 {
-			p.log.Warn("saved from the journal", "successes", saved)
+			p.Log.Warn("saved from the journal", "successes", saved)
 		}
+	}
+}
+
+// close sends the last spans.
+func (c *core) close(p *Process) {
+	if c.tracer == nil {
+		return
+	}
+	if err := c.tracer.Close(); err != nil {
+		p.Log.Warn("the last spans are lost", "error", err)
 	}
 }
