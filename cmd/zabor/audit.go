@@ -141,3 +141,19 @@ func (a *auditor) run(ctx context.Context) (*audit.Ledger, audit.Total, error) {
 	}
 	return a.Read(ctx, a.c.Work, from)
 }
+
+// differences is how many there are, as far as they are bad and else.
+func differences(total audit.Total) string {
+	all := int64(0)
+	for _, n := range total.Differences {
+		all += n
+	}
+	text := fmt.Sprintf("%d differences", total.Bad)
+	if total.Bad == 1 {
+		text = "1 difference"
+	}
+	if more := all - total.Bad; more > 0 {
+		text += fmt.Sprintf(", and %d for information", more)
+	}
+	return text
+}

@@ -7,12 +7,11 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
-	"zabor/dashboard"
+	"zabor/dashboard/backend"
 	"zabor/doctor"
 	"zabor/internal/app"
 	"zabor/internal/config"
@@ -121,11 +120,7 @@ func (p *program) publishDoctor(file *config.Config, findings []doctor.Finding, 
 		return exit.Usage(fmt.Errorf("%s: fence: %w", file.Path, err), "")
 	}
 	defer store.Close()
-	kept := dashboard.DoctorReport{At: time.Now().UTC(), By: "zabor doctor", Findings: findings}
-	if unreached != nil {
-		kept.Failed = unreached.Error()
-	}
-	if err := dashboard.KeepDoctor(p.ctx, store, file.Scope, kept); err != nil {
+	if err := backend.KeepDoctor(p.ctx, store, file.Scope, "zabor doctor", findings, unreached); err != nil {
 		return exit.Store(err)
 	}
 	return nil
@@ -180,21 +175,6 @@ func doctorOptions(project *app.Project, file *config.Config) doctor.Options {
 		}
 	}
 	return o
-}
-
-var variableName = regexp.MustCompile(`^[A-Za-z_]\w*$`)
-
-// address is what the environment variable of that name holds. What was given
-// may be an address itself, with a password: it is not repeated.
-func address(flag, name string) (string, error) {
-	if !variableName.MatchString(name) {
-		return "", exit.Usage(fmt.Errorf("--%s takes the name of an environment variable, and what was given is none", flag), "export SHOP_ADDRESS='…' first, and then --"+flag+" SHOP_ADDRESS: an address on the command line is seen by everybody on the machine")
-	}
-	value := os.Getenv(name)
-	if value == "" {
-		return "", exit.Usage(fmt.Errorf("--%s: the environment variable %s is not set", flag, name), "")
-	}
-	return value, nil
 }
 
 // named adds the servers that flags name.

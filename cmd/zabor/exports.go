@@ -2,10 +2,13 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 
 	"zabor/audit"
+	"zabor/internal/config"
 	"zabor/internal/exit"
 )
 
@@ -32,6 +35,27 @@ func (p *program) readExports(named []string, columns string) ([]audit.Export, e
 			return nil, exit.Usage(fmt.Errorf("--provider-export: %w", err), "")
 		}
 		exports = append(exports, audit.Export{Path: path, Provider: name, Columns: mapped})
+	}
+	return exports, nil
+}
+
+// exports are the files that the flags name.
+func (c *importCommand) exports(p *program, file *config.Config) ([]audit.Export, error) {
+	if c.PaymentsQuery == "" && len(c.ProviderExport) == 0 {
+		return nil, nil
+	}
+	exports, err := p.readExports(c.ProviderExport, c.Columns)
+	if err != nil {
+		return nil, err
+	}
+	for n, e := range exports {
+		if _, known := file.Providers[e.Provider]; e.Provider != "" && !known {
+			return nil, exit.Usage(fmt.Errorf("--provider-export %s=%s: %s has no provider of that name", e.Provider, e.Path, file.Path), "the name before = is the one under providers:")
+		}
+		if e.Provider == "" && len(file.Providers) == 1 {
+			exports[n].Provider = slices.Collect(maps.Keys(file.Providers))[0]
+		}
+		exports[n].Units = file.Units(e.Provider)
 	}
 	return exports, nil
 }

@@ -5,16 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
-	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
 
 	"zabor"
-	"zabor/card"
 	"zabor/internal/console"
 	"zabor/internal/exit"
 	"zabor/internal/serve"
@@ -127,55 +123,6 @@ func asked(args []string) []string {
 		return []string{"version"}
 	}
 	return args
-}
-
-func newLog(c *cli, w io.Writer) *slog.Logger {
-	var level slog.Level
-	_ = level.UnmarshalText([]byte(c.LogLevel)) // kong has checked it
-	options := &slog.HandlerOptions{Level: level, ReplaceAttr: withoutCards}
-	if c.LogFormat == "json" {
-		return slog.New(slog.NewJSONHandler(w, options))
-	}
-	return slog.New(slog.NewTextHandler(w, options))
-}
-
-// withoutCards masks card numbers in what is logged: an error may quote what a
-// database or a provider was sent. Keys stay as they are.
-func withoutCards(_ []string, a slog.Attr) slog.Attr {
-	var text string
-	switch v := a.Value.Any().(type) {
-	case string:
-		text = v
-	case error:
-		text = v.Error()
-	default:
-		return a
-	}
-	if card.In(text) {
-		a.Value = slog.StringValue(card.Mask(text))
-	}
-	return a
-}
-
-// reportFault prints a panic on one line, with the place in the source, and returns
-// the exit code.
-func reportFault(to io.Writer, fault any) int {
-	where := "an unknown place"
-	frames := make([]uintptr, 64)
-	list := runtime.CallersFrames(frames[:runtime.Callers(1, frames)])
-	for panicked, more := false, true; more; {
-		var frame runtime.Frame
-		frame, more = list.Next()
-		switch {
-		case frame.Function == "runtime.gopanic":
-			panicked = true
-		case panicked && !strings.HasPrefix(frame.Function, "runtime."):
-			where, more = fmt.Sprintf("%s:%d", filepath.Base(frame.File), frame.Line), false
-		}
-	}
-	text := card.Mask(strings.Join(strings.Fields(fmt.Sprint(fault)), " "))
-	fmt.Fprintf(to, "zabor: error: this is a fault in zabor %s: %s (%s). Please report this line; CONTRIBUTING.md says where. Rows and messages are as they were saved: start the command again\n", version, text, where)
-	return exit.OwnFault
 }
 
 // report prints err with its hint and returns the exit code.

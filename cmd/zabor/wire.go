@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"regexp"
 
 	"zabor/internal/config"
 	"zabor/internal/dotenv"
 	"zabor/internal/exit"
+	"zabor/internal/failures"
 	"zabor/sqlstore"
 )
 
@@ -49,4 +51,48 @@ func (p *program) openFence() (*config.Config, *sqlstore.Store, error) {
 	}
 	store.Encrypt(c.Keys())
 	return c, store, nil
+}
+
+// openFailures opens the failure transports of the named queues; none named: of
+// all.
+func (p *program) openFailures(names []string) (f *failures.Transports, closeAll func(), err error) {
+	file, store, err := p.openFence()
+	if err != nil {
+		return nil, nil, err
+	}
+	f, closeQueues, err := p.failuresOf(file, store, names)
+	if err != nil {
+		store.Close()
+		return nil, nil, err
+	}
+	return f, func() { closeQueues(); store.Close() }, nil
+}
+
+// failuresOf opens the failure transports of the named queues of file; none named: of
+// all. The store stays open when closeQueues is called.
+func (p *program) failuresOf(file *config.Config, store *sqlstore.Store, names []string) (f *failures.Transports, closeQueues func(), err error) {
+	choice := workerCommand{Queue: names}
+	if err := choice.choose(file); err != nil {
+		return nil, nil, err
+	}
+	queues, closeQueues, err := p.Queues(file, store)
+	if err != nil {
+		return nil, nil, err
+	}
+	return failures.New(file, store, queues), closeQueues, nil
+}
+
+var variableName = regexp.MustCompile(`^[A-Za-z_]\w*$`)
+
+// address is what the environment variable of that name holds. What was given
+// may be an address itself, with a password: it is not repeated.
+func address(flag, name string) (string, error) {
+	if !variableName.MatchString(name) {
+		return "", exit.Usage(fmt.Errorf("--%s takes the name of an environment variable, and what was given is none", flag), "export SHOP_ADDRESS='…' first, and then --"+flag+" SHOP_ADDRESS: an address on the command line is seen by everybody on the machine")
+	}
+	value := os.Getenv(name)
+	if value == "" {
+		return "", exit.Usage(fmt.Errorf("--%s: the environment variable %s is not set", flag, name), "")
+	}
+	return value, nil
 }

@@ -12,8 +12,20 @@ import (
 	"zabor/audit/sources"
 	"zabor/dashboard"
 	"zabor/dashboard/access"
+	"zabor/doctor"
 	"zabor/internal/preflight"
+	"zabor/sqlstore"
 )
+
+// KeepDoctor keeps findings about the servers for the dashboard. by is who asked; failed is
+// the error of servers that did not answer, or nil.
+func KeepDoctor(ctx context.Context, store *sqlstore.Store, scope, by string, findings []doctor.Finding, failed error) error {
+	report := dashboard.DoctorReport{At: time.Now().UTC(), By: by, Findings: findings}
+	if failed != nil {
+		report.Failed = failed.Error()
+	}
+	return dashboard.KeepDoctor(ctx, store, scope, report)
+}
 
 // KeepAudit keeps the report of an audit for the dashboard. by is who audited.
 func KeepAudit(ctx context.Context, a *sources.Sources, ledger *audit.Ledger, total audit.Total, by string) error {
@@ -96,9 +108,5 @@ func (o *Backend) Doctor(ctx context.Context) error {
 		return err
 	}
 	findings, err := servers.Examine(ctx, nil)
-	report := dashboard.DoctorReport{At: time.Now().UTC(), By: access.From(ctx).Name, Findings: findings}
-	if err != nil {
-		report.Failed = err.Error()
-	}
-	return dashboard.KeepDoctor(ctx, o.Store, o.File.Scope, report)
+	return KeepDoctor(ctx, o.Store, o.File.Scope, access.From(ctx).Name, findings, err)
 }

@@ -33,6 +33,13 @@ type transport interface {
 // ErrNoEntry means that a failure transport has no message of that id.
 var ErrNoEntry = errors.New("there is no such failed message")
 
+// Errors of a transport that callers tell apart.
+var (
+	ErrBoth       = worker.ErrBoth       // the message is on its queue, and here too
+	ErrUnreadable = worker.ErrUnreadable // the message cannot be decoded
+	ErrInHand     = messenger.ErrInHand  // a worker of the failure transport has the message
+)
+
 // Failed is a message in a failure transport.
 type Failed struct {
 	FailedID string    // in the failure transport

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"net/url"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"zabor/keyschema"
 	"zabor/laravel"
 	"zabor/sqlstore"
+	"zabor/step"
 	"zabor/worker"
 )
 
@@ -143,6 +145,21 @@ func (p *Process) CheckKeys(ctx context.Context, i *keyschema.Installation, impo
 		return nil, KeysError(err)
 	}
 	return r, nil
+}
+
+// AdoptKeys puts the key schemas of the steps in force for which imported is true: rows were
+// written by them. No queue is marked.
+func (p *Process) AdoptKeys(ctx context.Context, file *config.Config, store *sqlstore.Store, imported func(step string) bool) error {
+	keys := p.Keys(file, store, nil)
+	keys.Steps = slices.DeleteFunc(keys.Steps, func(s *step.Step) bool { return !imported(s.Name()) })
+	r, err := p.CheckKeys(ctx, keys, true)
+	if err == nil {
+		err = keys.Adopt(ctx, r)
+	}
+	if err != nil {
+		return KeysError(err)
+	}
+	return nil
 }
 
 // guardKeys puts the key schemas in force. Until stop is called the fence captures only

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"zabor/internal/console"
+	"zabor/internal/exit"
+	"zabor/step"
+
+	"zabor"
+)
+
+type fenceShow struct {
+	Order string `arg:"" help:"The order id, byte for byte."`
+	Step  string `arg:"" help:"The step, with its part where it has one: refund:R-7."`
+	Scope string `placeholder:"SCOPE" help:"The step's own scope, where it has one."`
+	JSON  bool   `name:"json" help:"One JSON object."`
+}
+
+// requestText says what is kept of row's request.
+func requestText(row zabor.Row) string {
+	switch {
+	case row.Open.Sealed.Request != nil:
+		return "kept, and cannot be read: " + row.Open.Sealed.Why
+	case row.Open.Request != nil:
+		return "kept while the row is open"
+	case row.State.Closed() || row.Tries == 0:
+		return ""
+	}
+	return "not kept, since it holds what may not be (a card number): it is never sent again, only looked up"
+}
+
+// answerText says what is kept of the provider's answer to row.
+func answerText(row zabor.Row) string {
+	switch a := row.Answer; {
+	case a == nil:
+		return ""
+	case a.Sealed != nil:
+		return fmt.Sprintf("%d, kept, and cannot be read: %s", a.Status, a.Why)
+	case a.Erased:
+		return fmt.Sprintf("%d, erased when its time (keep_answers) was over; the reference stays", a.Status)
+	}
+	return fmt.Sprintf("%d, %d bytes", row.Answer.Status, len(row.Answer.Body))
+}
+
+// fromBefore reports whether row was imported and zabor has never called for it.
+func fromBefore(row zabor.Row) bool {
+	return row.Cause == zabor.ByImport || row.Cause == zabor.ByConflict && row.Open.Lease == 0
+}
+
+// nextStep says what a person may do about row.
+func nextStep(row zabor.Row) string {
+	switch {
+	case row.State == zabor.Held && fromBefore(row):
+		return fmt.Sprintf("look order %s up at %s, by number, amount and time: the call was not zabor's, and had another key; then \"zabor fence settle %s %s REFERENCE --reason TEXT\", or decline, or release", row.Order, cmp.Or(row.Provider, "the provider"), row.Order, row.Step)
+	case row.State == zabor.Held && row.Cause == zabor.ByConflict:
+		return fmt.Sprintf("look up at %s all that the row's reason names, and order %s by the key %s and by number, amount and time: one payment is for one order; then \"zabor fence settle %s %s REFERENCE --reason TEXT\", or decline", row.Provider, row.Order, row.ProviderKey, row.Order, row.Step)
+	case row.State == zabor.Held:
+		return fmt.Sprintf("look order %s up at %s, by the key %s and by number, amount and time, since the call of a worker that is not zabor's had another key; then \"zabor fence settle %s %s REFERENCE --reason TEXT\", or decline, or release", row.Order, row.Provider, row.ProviderKey, row.Order, row.Step)
+	case row.State == zabor.Doubt:
+		return "a running worker looks it up at the provider; what cannot be decided is held for a person"
+	}
+	return ""
+}
+
+func (c *fenceShow) Run(p *program) error {
+	file, store, err := p.openFence()
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	key := zabor.Key{Scope: step.JoinScope(file.Scope, c.Scope), Order: c.Order, Step: c.Step}
+	row, err := store.Load(p.ctx, key)
+	if errors.Is(err, zabor.ErrNoRow) {
+		return exit.Bad(fmt.Errorf("%s has no row: nothing was ever called for it through this fence", key),
+			"keys are compared byte for byte, with their scope; \"zabor fence list --order "+c.Order+"\" shows all rows of an order")
+	}
+	if err != nil {
+		return exit.Store(err)
+	}
+	if c.JSON {
+		return json.NewEncoder(p.stdout).Encode(console.NewRow(row))
+	}
+	notes, err := store.History().Of(p.ctx, key)
+	if err != nil {
+		return exit.Store(err)
+	}
+	w := tabwriter.NewWriter(p.stdout, 0, 8, 2, ' ', 0)
+	line := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(w, "%s\t%s\n", name, console.Printable(value))
+		}
+	}
+	line("key", key.String())
+	line("state", string(row.State))
+	line("why", row.Reason)
+	line("reference", row.Reference)
+	line("other reference", row.OtherReference)
+	line("amount", console.Money(row.Amount))
+	line("provider", row.Provider)
+	line("account", row.Account)
+	line("provider key", row.ProviderKey)
+	if fromBefore(row) {
+		line("attempts", "none of zabor's: it is from before, and if there was a call, somebody else has made it")
+		line("imported", console.Time(row.CapturedAt))
+	} else {
+		line("attempts", fmt.Sprintf("%d (calls that did nothing are not counted)", row.Tries))
+		line("sends that may have acted", strconv.Itoa(row.Unproven))
+		line("generation", strconv.Itoa(row.Generation))
+		line("captured", console.Time(row.CapturedAt))
+		line("may have sent until", console.Time(row.Open.SendUntil))
+	}
+	line("in this state since", console.Time(row.StateSince))
+	line("parked message", row.Parked)
+	line("request", requestText(row))
+	line("answer", answerText(row))
+	for _, n := range notes {
+		line("note", strings.TrimSpace(fmt.Sprintf("%s %s %s: %s", console.Time(n.At), n.By, n.Kind, n.Text)))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if hint := nextStep(row); hint != "" {
+		fmt.Fprintf(p.stderr, "zabor: hint: %s\n", hint)
+	}
+	return nil
+}
