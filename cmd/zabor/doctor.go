@@ -4,12 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/url"
 	"os"
-	"path/filepath"
-	"slices"
 	"strings"
-	"time"
 
 	"zabor/dashboard/backend"
 	"zabor/doctor"
@@ -17,8 +13,6 @@ import (
 	"zabor/internal/config"
 	"zabor/internal/exit"
 	"zabor/internal/preflight"
-	"zabor/internal/serve"
-	"zabor/sqlstore"
 )
 
 type doctorCommand struct {
@@ -115,27 +109,15 @@ func (p *program) publishDoctor(file *config.Config, findings []doctor.Finding, 
 	if file == nil {
 		return exit.Usage(errors.New("--publish: no zabor.yaml was named, and the findings are kept in its fence's database"), "add -c FILE")
 	}
-	store, err := sqlstore.Open(string(file.Fence))
+	_, store, err := p.openFence()
 	if err != nil {
-		return exit.Usage(fmt.Errorf("%s: fence: %w", file.Path, err), "")
+		return err
 	}
 	defer store.Close()
 	if err := backend.KeepDoctor(p.ctx, store, file.Scope, "zabor doctor", findings, unreached); err != nil {
 		return exit.Store(err)
 	}
 	return nil
-}
-
-// paths are the folders and files to read, that of --app first.
-func (c *doctorCommand) paths(file *config.Config) []string {
-	paths := c.Paths
-	if c.App != "" {
-		paths = append([]string{c.App}, slices.DeleteFunc(slices.Clone(paths), func(path string) bool { return filepath.Clean(path) == filepath.Clean(c.App) })...)
-	}
-	if len(paths) == 0 && file == nil && c.Redis == "" && c.Database == "" {
-		paths = []string{"."}
-	}
-	return paths
 }
 
 func (c *doctorCommand) print(p *program, report doctor.Report) error {
@@ -151,30 +133,6 @@ func (c *doctorCommand) print(p *program, report doctor.Report) error {
 		return e.Encode(report)
 	}
 	return report.Text(p.stdout, c.FixHint)
-}
-
-// doctorOptions is what zabor's own file says about an application.
-func doctorOptions(project *app.Project, file *config.Config) doctor.Options {
-	var o doctor.Options
-	if _, err := os.Stat(filepath.Join(project.Root, "zabor.yaml")); err == nil {
-		o.Zabor = true
-	}
-	if file == nil {
-		return o
-	}
-	o.Zabor = true
-	o.StopNeeds = time.Duration(serve.SecondsToStop(file)) * time.Second
-	for _, step := range file.Steps {
-		for _, class := range step.Message {
-			o.Fenced = append(o.Fenced, string(class))
-		}
-	}
-	for _, one := range file.Providers {
-		if u, err := url.Parse(string(one.BaseURL)); err == nil && u.Host != "" {
-			o.Hosts = append(o.Hosts, u.Hostname())
-		}
-	}
-	return o
 }
 
 // named adds the servers that flags name.

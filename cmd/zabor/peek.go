@@ -14,7 +14,6 @@ import (
 	"zabor/internal/failures"
 	"zabor/internal/peek"
 	"zabor/internal/preflight"
-	"zabor/internal/takeover"
 	"zabor/worker"
 )
 
@@ -141,10 +140,10 @@ func (c *peekCommand) queues(p *program, k *peek.Peeker, list []connect.Queue, o
 				break
 			}
 			if n++; n > c.Limit {
-				more = append(more, takeover.Failed)
+				more = append(more, peek.Failed)
 				break
 			}
-			one, err := k.Plan(p.ctx, q, m.Message, takeover.Failed)
+			one, err := k.Plan(p.ctx, q, m.Message, peek.Failed)
 			if err != nil {
 				return err
 			}

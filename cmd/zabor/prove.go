@@ -2,31 +2,22 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/alecthomas/kong"
 	"golang.org/x/term"
 
-	"zabor/internal/config"
 	"zabor/internal/connect"
 	"zabor/internal/console"
 	"zabor/internal/exit"
 	"zabor/internal/stopat"
-	"zabor/laravel"
-	"zabor/messenger"
 	"zabor/prove"
-	"zabor/sqlstore"
-
-	"github.com/redis/go-redis/v9"
 )
 
 type proveCommand struct {
@@ -90,116 +81,6 @@ func (c *proveCommand) check() error {
 // environment does not count.
 func (p *program) named(flag string) bool {
 	return slices.ContainsFunc(p.path, func(part *kong.Path) bool { return part.Flag != nil && part.Flag.Name == flag && !part.Resolved })
-}
-
-// place is where the proof happens: embedded, or where the command line names a
-// configuration, on its servers. A host's ZABOR_CONFIG is for its workers: nobody
-// who types two words means that host's Redis and database by them.
-func (p *program) place(dir string) (place *prove.Place, closePlace func() error, err error) {
-	if !p.named("config") {
-		place, closePlace, err = prove.Embedded(p.ctx, dir)
-	} else {
-		place, closePlace, err = p.ownPlace(dir)
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	place.Version = version
-	for _, variable := range os.Environ() {
-		if !strings.HasPrefix(variable, "ZABOR_") { // what is set for this command is not meant for its workers
-			place.Env = append(place.Env, variable)
-		}
-	}
-	place.Program, err = os.Executable()
-	return place, closePlace, err
-}
-
-func (p *program) ownPlace(dir string) (*prove.Place, func() error, error) {
-	file, err := p.load()
-	if err != nil {
-		return nil, nil, err
-	}
-	list, closeStations, err := connect.Connections(file)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer closeStations()
-	on := prove.Installation{Fence: string(file.Fence), RedisURL: string(file.Redis), Keys: map[string]string{}}
-	for _, s := range list {
-		on.Keys[s.QueueName] = s.Key
-	}
-	on.Fencing = fencing(file)
-	var clients []redis.UniversalClient
-	if file.Redis != "" {
-		if on.Redis, err = connect.Redis(string(file.Redis)); err != nil {
-			return nil, nil, exit.Usage(fmt.Errorf("%s: redis: %w", file.Path, err), "")
-		}
-		clients = append(clients, on.Redis)
-	}
-	if on.DSN = symfonyDSN(file); on.DSN != "" {
-		c, err := messenger.ParseDSN(on.DSN)
-		if err != nil {
-			return nil, nil, exit.Usage(fmt.Errorf("%s: %w", file.Path, err), "")
-		}
-		on.Stream = redis.NewUniversalClient(c.Options())
-		clients = append(clients, on.Stream)
-	}
-	place, remove, err := prove.OnServers(p.ctx, dir, on)
-	closePlace := func() error {
-		var err error
-		if remove != nil {
-			err = remove()
-		}
-		for _, client := range clients {
-			client.Close()
-		}
-		return err
-	}
-	if err != nil {
-		_ = closePlace() // it has removed what it had made
-		return nil, nil, placeFailure(err)
-	}
-	return place, closePlace, nil
-}
-
-// fencing is what the proof's fence has of the file's own: of the first queue of each
-// framework what that says of missing rows. Nobody shares the proof's queues.
-func fencing(file *config.Config) prove.Fencing {
-	f := prove.Fencing{
-		EncryptionKey: string(file.EncryptionKey), Journal: file.Journal != "", Attempts: file.Attempts,
-		MissingRow: map[prove.Queue]string{prove.Laravel: "doubt", prove.Symfony: "doubt"},
-	}
-	for _, name := range slices.Backward(slices.Sorted(maps.Keys(file.Queues))) {
-		q, framework := file.Queues[name], prove.Laravel
-		if q.Symfony != nil {
-			framework = prove.Symfony
-		}
-		f.MissingRow[framework] = q.MissingRow
-	}
-	return f
-}
-
-// placeFailure is why no proof can happen on an installation's servers.
-func placeFailure(err error) error {
-	if _, ok := errors.AsType[*sqlstore.Problem](err); ok || errors.Is(err, sqlstore.ErrScratchTaken) || errors.Is(err, prove.ErrTaken) {
-		return exit.Usage(err, "nothing was run; the proof needs a Redis prefix and a database, schema or folder of its own, see docs/prove.md; without -c it needs no server")
-	}
-	return exit.Unreachable(err, "nothing was run; are the servers up, and are the addresses right?")
-}
-
-// symfonyDSN is the DSN of the first of the file's transports; empty: there is
-// none.
-func symfonyDSN(file *config.Config) string {
-	name := ""
-	for queue, q := range file.Queues {
-		if q.Symfony != nil && (name == "" || queue < name) {
-			name = queue
-		}
-	}
-	if name == "" {
-		return ""
-	}
-	return string(file.Queues[name].Symfony.DSN)
 }
 
 func (c *proveCommand) matrix(p *program, place *prove.Place) error {
@@ -301,43 +182,6 @@ func (c *proveWorkerCommand) Run(p *program) error {
 	if err := json.NewDecoder(os.Stdin).Decode(&s); err != nil {
 		return exit.Usage(fmt.Errorf("no settings on the input: %w", err), `"zabor prove" starts this command`)
 	}
-	store, err := sqlstore.Open(s.Database)
-	if err != nil {
-		return err
-	}
-	defer store.Close()
 	stop := stopat.Checkpoint(c.StopAt)
-	w := &prove.Worker{
-		Strategy: s.Strategy, Provider: s.Provider, Prefix: s.Prefix, LockLife: s.LockLife,
-		Payments: store.DB(), Dialect: store.Dialect(), Scope: s.Scope, At: stop, Log: p.Log,
-	}
-	if s.Queue == prove.Laravel {
-		client, err := connect.Redis(s.Redis)
-		if err != nil {
-			return err
-		}
-		defer client.Close()
-		client.AddHook(stopat.AckHook(stop))
-		w.Locks = client
-		w.Source, err = laravel.NewSource(client, laravel.Config{Queue: prove.LaravelQueue, Prefix: s.Prefix, Connection: "redis", RetryAfter: s.Reserve})
-		if err != nil {
-			return err
-		}
-		return w.Run(p.ctx)
-	}
-	config, err := messenger.ParseDSN(s.DSN)
-	if err != nil {
-		return err
-	}
-	client := redis.NewUniversalClient(config.Options())
-	defer client.Close()
-	client.AddHook(stopat.AckHook(stop))
-	w.Locks = client
-	source, err := messenger.NewSource(client, messenger.Options{Name: prove.Transport, Config: config, Host: "prove"})
-	if err != nil {
-		return err
-	}
-	defer source.Close(context.WithoutCancel(p.ctx))
-	w.Source = source
-	return w.Run(p.ctx)
+	return prove.RunWorker(p.ctx, s, prove.WorkerOptions{OpenRedis: connect.Redis, Hook: stopat.AckHook(stop), At: stop, Log: p.Log})
 }

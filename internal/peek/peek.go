@@ -34,6 +34,9 @@ const (
 	CannotDecode   Verdict = "cannot decode" // keep its bytes in zabor_unreadable
 )
 
+// Failed is the place of messages in the failure transport.
+const Failed = takeover.Failed
+
 // Message is a message with what would become of it. Its JSON is documented.
 type Message struct {
 	Queue    string       `json:"queue"`
@@ -123,13 +126,13 @@ func (k *Peeker) Plan(ctx context.Context, q connect.Queue, m *worker.Message, p
 	if found != nil {
 		return one, found
 	}
-	before := m.DeliveredBefore || place == takeover.Failed
+	before := m.DeliveredBefore || place == Failed
 	if before && row == nil {
 		takenOver, err := k.takenOver(ctx, q, m.Class)
 		if err != nil {
 			return one, err
 		}
-		if !takenOver && (place == takeover.Failed || !q.Shared) {
+		if !takenOver && (place == Failed || !q.Shared) {
 			one.Verdict, one.Reason = Hold, "another worker has had it, and may have made the call: \"zabor import\" holds it before a worker starts"
 			k.show(&one, e)
 			return one, nil
