@@ -13,6 +13,7 @@ import (
 
 	"zabor/dashboard/backend"
 	"zabor/internal/config"
+	"zabor/internal/console"
 	"zabor/internal/exit"
 )
 
@@ -96,7 +97,7 @@ func TestFaultIsOneLine(t *testing.T) {
 	var out bytes.Buffer
 	code := -1
 	func() {
-		defer func() { code = reportFault(&out, recover()) }()
+		defer func() { code = console.Fault(&out, version, recover()) }()
 		list := make([]int, 1)
 		list[len(os.Args)+1] = 1
 	}()

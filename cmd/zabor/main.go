@@ -8,13 +8,15 @@ import (
 	"os/signal"
 	"syscall"
 
+	"zabor/internal/console"
+
 	"github.com/redis/go-redis/v9"
 )
 
 func main() {
 	defer func() {
 		if fault := recover(); fault != nil {
-			os.Exit(reportFault(os.Stderr, fault))
+			os.Exit(console.Fault(os.Stderr, version, fault))
 		}
 	}()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

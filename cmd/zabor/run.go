@@ -92,7 +92,7 @@ func runSeeded(ctx context.Context, args []string, stdout, stderr io.Writer, see
 		fmt.Fprintf(stderr, "zabor: hint: %q shows every command and flag\n", "zabor --help")
 		return exit.WrongUsage
 	}
-	p := &program{ctx: ctx, stdout: stdout, stderr: stderr, cli: &c, model: parser.Model, path: parsed.Path, Process: &serve.Process{Log: newLog(&c, stderr), Say: console.Progress(stderr), Version: version, Seed: seed}}
+	p := &program{ctx: ctx, stdout: stdout, stderr: stderr, cli: &c, model: parser.Model, path: parsed.Path, Process: &serve.Process{Log: console.NewLog(stderr, c.LogFormat, c.LogLevel), Say: console.Progress(stderr), Version: version, Seed: seed}}
 	p.Reload = p.load
 	return p.report(parsed.Run(p))
 }

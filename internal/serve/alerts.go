@@ -60,8 +60,8 @@ func (p *Process) Alert(a zabor.Alert) {
 		level = p.Log.Error
 	}
 	level("ALERT "+a.Code, "severity", a.Severity, "key", a.Key, "order", a.Key.Order, "step", a.Key.Step, "state", a.State, "amount", console.Money(a.Amount), "provider", a.Provider, "text", a.Text, "next", a.Next)
-	if p.Count != nil {
-		p.Count(a)
+	if p.count != nil {
+		p.count(a)
 	}
 	if p.send != nil {
 		p.send(a)

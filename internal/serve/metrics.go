@@ -26,22 +26,22 @@ func (p *Process) measureDashboard(ctx context.Context, file *config.Config, sto
 	if file.Metrics == nil {
 		return func() {}, nil
 	}
-	m, err := p.NewMetrics(file)
+	m, err := p.newMetrics(file)
 	if err != nil {
 		return nil, err
 	}
-	listener, err := p.ListenMetrics(file)
+	listener, err := p.listenMetrics(file)
 	if err != nil {
 		return nil, err
 	}
-	p.Count = m.Alert
+	p.count = m.Alert
 	m.Watch(p.watched(file, store, queues))
-	return p.ServeAt(ctx, m, listener, backend.Checks(store, queues)), nil
+	return p.serveAt(ctx, m, listener, backend.Checks(store, queues)), nil
 }
 
 // measure wires the metrics into c.
 func (p *Process) measure(c *core) error {
-	m, err := p.NewMetrics(c.file)
+	m, err := p.newMetrics(c.file)
 	if err != nil {
 		return err
 	}
@@ -49,7 +49,7 @@ func (p *Process) measure(c *core) error {
 	c.fence.Store = m.Store(c.fence.Store)
 	c.fence.Called = m.Called
 	c.resolver.Lookup, c.resolver.Replay = m.Lookup(c.resolver.Lookup), m.Replay(c.resolver.Replay)
-	p.Count = m.Alert
+	p.count = m.Alert
 	return nil
 }
 
@@ -64,8 +64,8 @@ func (c *core) countTaken(w *worker.Worker) {
 	w.Taken = c.metrics.Taken
 }
 
-// NewMetrics makes the metrics of a process with this configuration.
-func (p *Process) NewMetrics(file *config.Config) (*metrics.Metrics, error) {
+// newMetrics makes the metrics of a process with this configuration.
+func (p *Process) newMetrics(file *config.Config) (*metrics.Metrics, error) {
 	text, err := os.ReadFile(file.Path)
 	if err != nil {
 		return nil, exit.Usage(err, "")
@@ -80,7 +80,7 @@ func (p *Process) serveMetrics(ctx context.Context, c *core, queues []worker.Que
 	if c.metrics == nil {
 		return func() {}, nil
 	}
-	listener, err := p.ListenMetrics(c.file)
+	listener, err := p.listenMetrics(c.file)
 	if err != nil {
 		return nil, err
 	}
@@ -88,11 +88,11 @@ func (p *Process) serveMetrics(ctx context.Context, c *core, queues []worker.Que
 	state.Paused = func(name string) time.Duration { left, _ := c.fence.Paused(name); return left }
 	state.Providers = slices.Sorted(maps.Keys(c.providers))
 	c.metrics.Watch(state)
-	return p.ServeAt(ctx, c.metrics, listener, backend.Checks(c.store, queues)), nil
+	return p.serveAt(ctx, c.metrics, listener, backend.Checks(c.store, queues)), nil
 }
 
-// ListenMetrics listens at metrics.listen, which one process of a host can have.
-func (p *Process) ListenMetrics(file *config.Config) (net.Listener, error) {
+// listenMetrics listens at metrics.listen, which one process of a host can have.
+func (p *Process) listenMetrics(file *config.Config) (net.Listener, error) {
 	listener, err := net.Listen("tcp", file.Metrics.Listen)
 	if err != nil {
 		return nil, exit.Usage(fmt.Errorf("%s: metrics.listen: %w", file.Path, err),
@@ -124,8 +124,8 @@ func (p *Process) watched(file *config.Config, store *sqlstore.Store, queues []w
 	return state
 }
 
-// ServeAt answers at listener until ctx ends. done waits for the end.
-func (p *Process) ServeAt(ctx context.Context, m *metrics.Metrics, listener net.Listener, checks []metrics.Check) (done func()) {
+// serveAt answers at listener until ctx ends. done waits for the end.
+func (p *Process) serveAt(ctx context.Context, m *metrics.Metrics, listener net.Listener, checks []metrics.Check) (done func()) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

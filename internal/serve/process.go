@@ -15,7 +15,7 @@ import (
 )
 
 // Process is what the doors of one process share. Its exported fields are set before its
-// first method is called; Seed and Count may be nil.
+// first method is called; Seed may be nil.
 type Process struct {
 	Log     *slog.Logger
 	Say     func(format string, args ...any) // gets the progress of a start
@@ -24,7 +24,7 @@ type Process struct {
 
 	send  func(zabor.Alert) // to the alert addresses; nil: alerts go to the log only
 	lost  func() int64      // messages of alerts that no address has taken; nil: none are sent
-	Count func(zabor.Alert) // for the metrics; nil: there are none
+	count func(zabor.Alert) // for the metrics; nil: there are none
 
 	// Seed spoils the fence's store, so that tests see whether "zabor prove"
 	// finds it out. It is nil in every program but theirs.

@@ -1,4 +1,4 @@
-package main
+package console
 
 import (
 	"fmt"
@@ -12,18 +12,20 @@ import (
 	"zabor/internal/exit"
 )
 
-func newLog(c *cli, w io.Writer) *slog.Logger {
-	var level slog.Level
-	_ = level.UnmarshalText([]byte(c.LogLevel)) // kong has checked it
-	options := &slog.HandlerOptions{Level: level, ReplaceAttr: withoutCards}
-	if c.LogFormat == "json" {
+// NewLog returns a logger to w. format is text or json; level is debug, info, warn or error.
+// Card numbers are masked.
+func NewLog(w io.Writer, format, level string) *slog.Logger {
+	var least slog.Level
+	_ = least.UnmarshalText([]byte(level)) // the command line has checked it
+	options := &slog.HandlerOptions{Level: least, ReplaceAttr: withoutCards}
+	if format == "json" {
 		return slog.New(slog.NewJSONHandler(w, options))
 	}
 	return slog.New(slog.NewTextHandler(w, options))
 }
 
-// withoutCards masks card numbers in what is logged: an error may quote what a
-// database or a provider was sent. Keys stay as they are.
+// withoutCards masks card numbers in what is logged: an error may quote what a database or
+// a provider was sent. Keys stay as they are.
 func withoutCards(_ []string, a slog.Attr) slog.Attr {
 	var text string
 	switch v := a.Value.Any().(type) {
@@ -40,9 +42,8 @@ func withoutCards(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// reportFault prints a panic on one line, with the place in the source, and returns
-// the exit code.
-func reportFault(to io.Writer, fault any) int {
+// Fault prints a panic on one line, with its place in the source, and returns the exit code.
+func Fault(to io.Writer, version string, fault any) int {
 	where := "an unknown place"
 	frames := make([]uintptr, 64)
 	list := runtime.CallersFrames(frames[:runtime.Callers(1, frames)])
