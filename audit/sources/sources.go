@@ -1,5 +1,5 @@
-// Package sources reads what an audit compares: rows, exports and lists of providers, the
-// application's payments, and messages on the queues. It writes nowhere but into the
+// Package sources reads the sources of an audit: rows, exports and lists of providers, the
+// application's payments, and messages on the queues. It writes only into the
 // ledger.
 package sources
 
@@ -25,9 +25,9 @@ import (
 	"zabor/worker"
 )
 
-// Sources says what an audit compares. What is nil is not read.
+// Sources are the sources of an audit. A nil one is not read.
 type Sources struct {
-	Since    time.Time // of the audit that runs; zero: the beginning
+	Since    time.Time // of the running audit; zero: the beginning
 	Exports  []audit.Export
 	Lists    []*provider.Provider
 	File     *config.Config
@@ -41,8 +41,8 @@ type Sources struct {
 	Say   func(format string, args ...any) // not nil; gets the progress
 }
 
-// Read reads what was done since then, and joins it. work is the path of a work file that
-// is kept until the audit is complete; empty means a temporary one. The ledger is the
+// Read reads all sources since then, and joins them. work is the path of a work file; it
+// is kept until the audit is complete. Empty means a temporary one. The ledger is the
 // caller's to close.
 func (a *Sources) Read(ctx context.Context, work string, since time.Time) (*audit.Ledger, audit.Total, error) {
 	a.Since = since
@@ -112,8 +112,8 @@ func (a *Sources) fill(ctx context.Context, ledger *audit.Ledger) (audit.Total, 
 // mostReasons is how many reasons to skip entries are told of a file.
 const mostReasons = 30
 
-// fillFirst reads what is read before the rows. A charge that a list has, or a
-// message that was taken, has its row before; the other way round a shop at work
+// fillFirst reads the sources before the rows. A charge in a list, or a
+// taken message, has its row before; the other way round a shop at work
 // would look like one with differences.
 func (a *Sources) fillFirst(ctx context.Context, ledger *audit.Ledger, seen func(string) func(int64)) error {
 	if a.File == nil {
@@ -139,7 +139,7 @@ func (a *Sources) fillFirst(ctx context.Context, ledger *audit.Ledger, seen func
 	return nil
 }
 
-// unlisted tells ledger which steps make calls that are in no list of their provider.
+// unlisted tells ledger the steps with calls missing in their provider's list.
 func (a *Sources) unlisted(ctx context.Context, ledger *audit.Ledger) error {
 	providers, err := connect.OpenProviders(a.File, a.File.Rotation(func(err error) { a.Log.Error(err.Error()) }))
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package backend answers what the dashboard's pages ask, for an installation. It calls no
+// Package backend answers the dashboard's pages for an installation. It calls no
 // provider.
 package backend
 
@@ -24,7 +24,7 @@ import (
 	"zabor/worker"
 )
 
-// Backend is what the pages ask of one installation. It may be used concurrently.
+// Backend answers the pages of one installation. It may be used concurrently.
 type Backend struct {
 	Log     *slog.Logger
 	Alert   func(zabor.Alert)
@@ -35,7 +35,7 @@ type Backend struct {
 	Queues  []connect.Queue // of the configuration; open
 }
 
-// Serve listens and serves the dashboard until ctx ends. ended waits for that.
+// Serve listens and serves the dashboard until ctx ends. ended waits for the end.
 func (o *Backend) Serve(ctx context.Context) (ended func() error, err error) {
 	board, err := o.dashboard()
 	if err != nil {
@@ -80,7 +80,7 @@ func (o *Backend) dashboard() (*dashboard.Dashboard, error) {
 	return dashboard.New(options)
 }
 
-// alone returns the name under which decisions are kept if there are no users.
+// alone returns the name for decisions on a dashboard without users.
 func alone() string {
 	name := os.Getenv("USER")
 	if u, err := user.Current(); err == nil && u.Username != "" {
@@ -92,7 +92,7 @@ func alone() string {
 	return name
 }
 
-// provider returns what the pages know of a configured provider.
+// provider returns a configured provider as the pages show it.
 func (o *Backend) provider(name string) dashboard.Provider {
 	configured := o.File.Providers[name]
 	one := dashboard.Provider{Name: name}
@@ -129,7 +129,7 @@ func depthOf(q connect.Queue) func(context.Context) (dashboard.Depth, error) {
 	}
 }
 
-// Checks are the checks without which a process can do nothing: the fence's database and
+// Checks are the conditions of a working process: the fence's database and
 // every queue.
 func Checks(store *sqlstore.Store, queues []worker.Queue) []metrics.Check {
 	all := []metrics.Check{{Name: "fence", Well: store.Setup().Check}}

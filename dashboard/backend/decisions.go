@@ -13,7 +13,7 @@ import (
 	"zabor/internal/failures"
 )
 
-// decider decides for one request: it keeps what it has read of the failure transports.
+// decider decides for one request: it keeps its list of the failed messages.
 func (o *Backend) decider() *decision.Decider {
 	k := &decision.Decider{File: o.File, Store: o.Store, Fence: o.Fence, At: func(zabor.Checkpoint, zabor.Key) {}}
 	if len(o.Queues) == 0 {
@@ -58,7 +58,7 @@ func (o *Backend) take(ctx context.Context, d zabor.Decision) (dashboard.Taken, 
 	return taken, nil
 }
 
-// plainly returns err as a page says it: with the next thing to do, and with what callers
+// plainly returns err as a page says it: with the next thing to do, and with the errors callers
 // branch on still in it.
 func plainly(m decision.Planned, err error) error {
 	if errors.Is(err, zabor.ErrStale) {

@@ -18,7 +18,7 @@ import (
 )
 
 // KeepDoctor keeps findings about the servers for the dashboard. by is who asked; failed is
-// the error of servers that did not answer, or nil.
+// the error of servers without an answer, or nil.
 func KeepDoctor(ctx context.Context, store *sqlstore.Store, scope, by string, findings []doctor.Finding, failed error) error {
 	report := dashboard.DoctorReport{At: time.Now().UTC(), By: by, Findings: findings}
 	if failed != nil {
@@ -43,7 +43,7 @@ func KeepAudit(ctx context.Context, a *sources.Sources, ledger *audit.Ledger, to
 	return dashboard.KeepAudit(ctx, a.Store, a.File.Scope, report)
 }
 
-// coverage returns what an audit has read: the lists and exports with something in them,
+// coverage returns the sources of an audit: the lists and exports with entries,
 // and the payments and queues if they were read.
 func coverage(ctx context.Context, a *sources.Sources, ledger *audit.Ledger) (looks []dashboard.Look, err error) {
 	for _, one := range a.Lists {

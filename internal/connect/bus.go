@@ -9,7 +9,7 @@ import (
 	"zabor/worker"
 )
 
-// Bus returns the bus of file: where the worker sends messages that have no step.
+// Bus returns the bus of file: the targets of messages without a step.
 func Bus(file *config.Config) worker.Bus {
 	bus := worker.Bus{Forward: map[string]string{}}
 	if file.Bus == nil {
@@ -24,7 +24,7 @@ func Bus(file *config.Config) worker.Bus {
 	return bus
 }
 
-// Decode returns the message that raw is on a queue of s.
+// Decode returns the message in raw, the bytes of a message on s.
 func (s Queue) Decode(raw []byte) *worker.Message {
 	switch source := s.Source.(type) {
 	case *laravel.Source:

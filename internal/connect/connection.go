@@ -17,7 +17,7 @@ import (
 // Connection is a queue of the configuration and its place in Redis.
 type Connection struct {
 	QueueName         string // its name in the configuration
-	Key               string // with which all of its keys begin
+	Key               string // the prefix of all its keys
 	DB                int
 	Redis             redis.UniversalClient
 	*messenger.Config // of a Symfony queue; nil: it is Laravel's
@@ -63,7 +63,7 @@ func Connections(file *config.Config) (list []Connection, closeAll func(), err e
 // AddressFix says how to write user and password into an address.
 const AddressFix = "in an address's user and password write %23 for #, %40 for @, %2F for /, %3A for :, %3F for ? and %25 for %"
 
-// Server returns the addresses that s connects to, with one spelling for each server.
+// Server returns the addresses of s, with one spelling for each server.
 func Server(s Connection) string {
 	var addrs []string
 	switch {

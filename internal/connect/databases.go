@@ -20,7 +20,7 @@ type Databases struct {
 	open  map[config.Address]*sqlstore.Store
 }
 
-// NewDatabases returns the databases of file; fence is the fence's own. Nothing is
+// NewDatabases returns the databases of file; fence is the fence's own. None is
 // opened yet.
 func NewDatabases(file *config.Config, fence *sqlstore.Store) *Databases {
 	return &Databases{file: file, fence: fence, open: map[config.Address]*sqlstore.Store{}}
@@ -52,7 +52,7 @@ func (a *Databases) failed(name string, q *config.Queue) (*sqlstore.Store, error
 	return a.At("", "database")
 }
 
-// Reachable connects to each database that was opened, within ten seconds.
+// Reachable connects to each open database, within ten seconds.
 func (a *Databases) Reachable(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

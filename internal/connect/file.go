@@ -11,7 +11,7 @@ import (
 )
 
 // Load reads the configuration at name. Without a name it looks at the usual places.
-// envFile is a dotenv file beside the environment; empty means none.
+// envFile is a dotenv file beside the environment; it may be empty.
 func Load(name, envFile string) (*config.Config, error) {
 	path, err := config.Find(name, os.LookupEnv)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -70,8 +70,8 @@ func (p Providers) Lookup(ctx context.Context, row zabor.Row) (zabor.Finding, er
 	return one.Lookup(ctx, row)
 }
 
-// Endpoint returns where the provider of that name is called. It is empty for a name
-// that is not in the configuration.
+// Endpoint returns the address and account of the provider of that name. It is empty for
+// a name outside of the configuration.
 func (p Providers) Endpoint(name string) string {
 	if one, ok := p[name]; ok {
 		return one.Place()

@@ -1,6 +1,6 @@
-// Package connect opens what a zabor.yaml names: its queues on Redis with their failure
-// transports, the application's databases, and the clients of its providers. Nothing
-// is asked yet of a server, and nothing is changed.
+// Package connect opens the servers of a zabor.yaml: queues on Redis with their failure
+// transports, the application's databases, and the clients of providers. It asks no
+// server yet, and changes no data.
 package connect
 
 import (
@@ -25,15 +25,15 @@ import (
 	"zabor/worker"
 )
 
-// Queue is a queue that zabor takes from, with its connection.
+// Queue is a queue of the configuration, with its connection.
 type Queue struct {
 	worker.Queue
 	Connection
-	FailedIn *sqlstore.Store // the database of its failure transport, unless that is a stream
+	FailedIn *sqlstore.Store // the database of its failure transport, unless it is a stream
 	Shared   bool            // PHP workers take from it too
 }
 
-// ScopeKey returns the key in Redis that holds the scope of the installation that takes
+// ScopeKey returns the key in Redis with the scope of the installation that takes
 // from s.
 func (s Queue) ScopeKey() string {
 	const queues = "queues:"
@@ -54,7 +54,7 @@ func (s Queue) Location() string {
 }
 
 // Queues opens the queues of c with their failure transports. store is the fence. log
-// gets what a queue warns of while it is used; alert must not be nil. closeAll ends the
+// gets the warnings of a queue in use; alert must not be nil. closeAll ends the
 // connections and is never nil.
 func Queues(c *config.Config, store *sqlstore.Store, log *slog.Logger, alert func(zabor.Alert)) (list []Queue, closeAll func(), err error) {
 	places, closeClients, err := Connections(c)

@@ -68,7 +68,7 @@ func Redis(address string) (redis.UniversalClient, error) {
 	return redis.NewClient(options), nil
 }
 
-// authority is what stands between // and the first / or ? of an address.
+// authority returns the text between // and the first / or ? of an address.
 func authority(address string) string {
 	_, rest, _ := strings.Cut(address, "//")
 	if end := strings.IndexAny(rest, "/?"); end >= 0 {

@@ -1,5 +1,5 @@
-// Package console prints what people and scripts read: text for a terminal, and
-// the JSON that the documentation promises.
+// Package console prints for people and scripts: text for a terminal, and
+// documented JSON.
 package console
 
 import (
@@ -21,7 +21,7 @@ import (
 )
 
 // Confirm asks at the terminal whether to go on. Any answer but y and yes is an error,
-// and so is a standard input without a terminal. With yes it asks nothing.
+// and so is a standard input without a terminal. With yes it does not ask.
 func Confirm(w io.Writer, yes bool) error {
 	if yes {
 		return nil
@@ -37,7 +37,7 @@ func Confirm(w io.Writer, yes bool) error {
 	return nil
 }
 
-// Progress returns a printer of progress to w. It prints nothing unless w is a
+// Progress returns a printer of progress to w. It prints only if w is a
 // terminal.
 func Progress(w io.Writer) func(format string, args ...any) {
 	if f, ok := w.(*os.File); !ok || !term.IsTerminal(int(f.Fd())) {
@@ -62,7 +62,7 @@ func Money(m zabor.Money) string {
 	return provider.Major(m) + " " + m.Currency
 }
 
-// Printable returns s for a terminal: text that could move the cursor is quoted.
+// Printable returns s for a terminal: it quotes text with control characters.
 func Printable(s string) string {
 	if strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return fmt.Sprintf("%q", s)

@@ -18,7 +18,7 @@ func NewKey(k zabor.Key) Key {
 	return Key{ID(k.Scope), ID(k.Order), ID(k.Step)}
 }
 
-// Plain returns the key that k stands for.
+// Plain returns k as a key of the fence.
 func (k Key) Plain() zabor.Key {
 	return zabor.Key{Scope: string(k.Scope), Order: string(k.Order), Step: string(k.Step)}
 }

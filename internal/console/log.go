@@ -24,8 +24,8 @@ func NewLog(w io.Writer, format, level string) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, options))
 }
 
-// withoutCards masks card numbers in what is logged: an error may quote what a database or
-// a provider was sent. Keys stay as they are.
+// withoutCards masks card numbers in a log: an error may quote the request to a database or
+// a provider. Keys stay as they are.
 func withoutCards(_ []string, a slog.Attr) slog.Attr {
 	var text string
 	switch v := a.Value.Any().(type) {

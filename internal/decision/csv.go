@@ -12,8 +12,8 @@ import (
 	"zabor/step"
 )
 
-// WholeScope returns the whole scope of a key. A list of rows has it so; people who write
-// a file of their own write the inner scope, as --scope takes it.
+// WholeScope returns the whole scope of a key. A list of rows has it so; authors of
+// their own files write the inner scope, as --scope takes it.
 func WholeScope(installation, scope string) string {
 	if scope != "" && (scope[0] == '/' || installation != "" && zabor.Key{Scope: scope}.In(installation)) {
 		return scope
@@ -21,7 +21,7 @@ func WholeScope(installation, scope string) string {
 	return step.JoinScope(installation, scope)
 }
 
-// ReadCSV reads the whole file of decisions before anything is changed. undecided counts
+// ReadCSV reads the whole file of decisions before the first change. undecided counts
 // the lines without an action. An error names the line.
 func ReadCSV(r io.Reader) (decisions []zabor.Decision, undecided int, err error) {
 	records := csv.NewReader(r)

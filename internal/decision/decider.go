@@ -1,5 +1,5 @@
-// Package decision takes the decisions of people about rows, and moves the messages that
-// follow from them. It calls no provider.
+// Package decision takes the decisions of people about rows, and moves the messages of
+// these rows. It calls no provider.
 package decision
 
 import (
@@ -19,11 +19,11 @@ import (
 // The checkpoints of a decision, after those of the worker.
 const (
 	Decided zabor.Checkpoint = "decided" // the row is written, its message lies where it was
-	Moving  zabor.Checkpoint = "carried" // a message went where it belongs, and nothing says so
+	Moving  zabor.Checkpoint = "carried" // a message went where it belongs, without a note yet
 )
 
-// Decider takes decisions for one request or command: it keeps what it has read of the
-// failure transports. It is for one goroutine.
+// Decider takes decisions for one request or command: it keeps its list of the
+// failed messages. It is for one goroutine.
 type Decider struct {
 	File     *config.Config
 	Store    *sqlstore.Store
@@ -33,16 +33,16 @@ type Decider struct {
 	At       func(zabor.Checkpoint, zabor.Key) // for tests; never nil
 }
 
-// Planned is a decision about a row as it was read, with what follows for its messages.
+// Planned is a decision about a row as read, with the moves of its messages.
 type Planned struct {
 	zabor.Decision
 	Row          zabor.Row
 	dispositions []disposition
-	Same         []zabor.Row // rows of other orders that have the reference of a settle
+	Same         []zabor.Row // rows of other orders with the reference of a settle
 }
 
 // Plan reads the row of d and finds its messages. Only a decline may be without a row. If
-// d names a claim that is not the row's any more, the error is zabor.ErrStale, with the
+// d names an outdated claim of the row, the error is zabor.ErrStale, with the
 // row as it is.
 func (k *Decider) Plan(ctx context.Context, d zabor.Decision) (Planned, error) {
 	row, err := k.Store.Load(ctx, d.Key)
@@ -73,7 +73,7 @@ func (k *Decider) Plan(ctx context.Context, d zabor.Decision) (Planned, error) {
 // fewRows is how many rows a sentence names.
 const fewRows = 3
 
-// ofReference returns rows of other orders with the reference by which d settles row.
+// ofReference returns rows of other orders with the reference of d, a settle.
 // Rows at another provider or account are left out, as far as these are known.
 func (k *Decider) ofReference(ctx context.Context, d zabor.Decision, row zabor.Row) ([]zabor.Row, error) {
 	if d.Action != zabor.Settle || d.Made(row) {
@@ -87,7 +87,7 @@ func (k *Decider) ofReference(ctx context.Context, d zabor.Decision, row zabor.R
 	}), err
 }
 
-// WantsProof reports whether m is refused only because the person has not said that they
+// WantsProof reports whether m is refused only because the person has not claimed to
 // have looked at the provider.
 func (m Planned) WantsProof() bool {
 	said := m.Decision
@@ -96,7 +96,7 @@ func (m Planned) WantsProof() bool {
 	return may != nil && (mayThen == nil || may.Error() != mayThen.Error())
 }
 
-// Refused returns why m would be refused, as its row was read. nil means that it would
+// Refused returns why m would be refused, as its row was read. nil: it would
 // not be.
 func (m Planned) Refused() error {
 	if m.Row.State == "" || m.Made(m.Row) {
@@ -114,7 +114,7 @@ func (m Planned) Refused() error {
 }
 
 // Take takes the decision unless the row is so already, and then moves its messages. It
-// can be repeated: what is done is not done twice.
+// can be repeated: no step is done twice.
 func (k *Decider) Take(ctx context.Context, m Planned) (zabor.Row, []Moved, error) {
 	row := m.Row
 	var err error
@@ -144,7 +144,7 @@ func (k *Decider) Take(ctx context.Context, m Planned) (zabor.Row, []Moved, erro
 	return row, all, nil
 }
 
-// Failure returns err as a command reports it: with what was not done, and the next
+// Failure returns err as a command reports it: with the undone part, and the next
 // command to type. An [exit.Error] stays as it is.
 func Failure(m Planned, err error) error {
 	show := m.Key.ShowCommand()
@@ -166,7 +166,7 @@ func Failure(m Planned, err error) error {
 	return exit.Store(err)
 }
 
-// NewFence is a fence that decides: it calls nobody.
+// NewFence returns a fence for decisions: it makes no call.
 func NewFence(ctx context.Context, file *config.Config, store *sqlstore.Store, alert func(zabor.Alert)) (*zabor.Fence, error) {
 	if err := store.Setup().Check(ctx); err != nil {
 		return nil, exit.Store(err)

@@ -12,22 +12,22 @@ import (
 	"zabor/worker"
 )
 
-// disposition is what becomes of a message in a failure transport.
+// disposition is the way of a message out of a failure transport.
 type disposition struct {
 	failures.Entry
-	to   string // queue that it goes to; empty: none, it is deleted
+	to   string // target queue; empty: it is deleted
 	then bool   // to is where its step lets it go on; else its own queue
 	why  string
 }
 
-// asks reports whether m asks for what row is about once d is taken. Another request under
+// asks reports whether m asks for the effect of row once d is taken. Another request under
 // the same key is not answered by it.
 func (k *Decider) asks(d zabor.Decision, row zabor.Row, m failures.Entry) bool {
 	any := row.Fingerprint.Message == "" || d.Action == zabor.Release && (newKey(row) || !row.MayHaveActed())
 	return any || m.OldKey || k.Failures.StepOf(m.Failed.Message).Fingerprint(m.Message.Message) == row.Fingerprint.Message
 }
 
-// dispositions returns what d does with the messages of row.
+// dispositions returns the dispositions of the messages of row.
 func (k *Decider) dispositions(d zabor.Decision, row zabor.Row, list []failures.Entry) []disposition {
 	goneOn := row.Forwarded
 	var fates []disposition
@@ -52,7 +52,7 @@ func (k *Decider) dispositions(d zabor.Decision, row zabor.Row, list []failures.
 	return fates
 }
 
-// String says what f will do.
+// String describes f.
 func (f disposition) String() string {
 	text := fmt.Sprintf("its message %s of queue %s ", console.Printable(f.FailedID), f.In.Queue)
 	switch {
@@ -94,16 +94,16 @@ func (k *Decider) Elsewhere(ctx context.Context, m Planned) string {
 	return "no message of it is in a failure transport or on a queue: one that comes is acked without a call"
 }
 
-// Moved is what became of a message. Its JSON is documented.
+// Moved is the result of a move. Its JSON is documented.
 type Moved struct {
 	ID        string `json:"id"`
 	Queue     string `json:"queue"`
 	Transport string `json:"transport"` // failed_jobs or messenger: where it was
 	Did       string `json:"did"`       // deleted, put back, gone on, or gone meanwhile
-	To        string `json:"to"`        // queue on which it is now; empty: none
+	To        string `json:"to"`        // its queue now; may be empty
 }
 
-// String says what became of the message.
+// String describes c.
 func (c Moved) String() string {
 	text := fmt.Sprintf("message %s of queue %s: %s", console.Printable(c.ID), c.Queue, c.Did)
 	if c.To != "" {
@@ -112,7 +112,7 @@ func (c Moved) String() string {
 	return text
 }
 
-// hookFailed returns the error of a decision whose hook failed.
+// hookFailed returns the error of a decision with a failed hook.
 func hookFailed(m Planned, err error) error {
 	return exit.Bad(fmt.Errorf("%s is decided, and the shop was not told: %w; its message stays where it is", m.Key, err),
 		"a running worker tries the hook again until it works; mend what it complains of, and type the same command again to move the message")

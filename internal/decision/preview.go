@@ -9,7 +9,7 @@ import (
 	"zabor/internal/console"
 )
 
-// willDo returns what d will do to row, in lines.
+// willDo describes the effect of d on row, in lines.
 func willDo(row zabor.Row, d zabor.Decision) []string {
 	is := fmt.Sprintf("%s has no row", console.Printable(d.Key.String()))
 	if row.State != "" {
@@ -44,7 +44,7 @@ func newKey(row zabor.Row) bool {
 	return row.State == zabor.Declined && row.Cause != zabor.ByPerson && !row.MayHaveActed()
 }
 
-// Warnings returns what the person who decides must know before. m is not changed by it.
+// Warnings returns facts for the person to know before. They do not change m.
 func (m Planned) Warnings() []string {
 	if len(m.Same) == 0 {
 		return nil
@@ -56,7 +56,7 @@ func (m Planned) Warnings() []string {
 	return []string{fmt.Sprintf("the reference %s stands in the row of another order already: %s. One reference is one payment: if it paid for that order, it did not pay for this one too", console.Printable(m.Reference), strings.Join(rows, ", "))}
 }
 
-// Preview returns what m will do, in lines.
+// Preview describes the effect of m, in lines.
 func (k *Decider) Preview(ctx context.Context, m Planned) []string {
 	lines := willDo(m.Row, m.Decision)
 	if state := entered[m.Action]; !m.Made(m.Row) && k.hasHook(m.Row, m.Key, state) {
@@ -75,7 +75,7 @@ func (k *Decider) Preview(ctx context.Context, m Planned) []string {
 	return lines
 }
 
-// entered is the state whose hook an action runs; a release has none.
+// entered is the state of the hook of an action; a release has no hook.
 var entered = map[zabor.Action]zabor.State{zabor.Settle: zabor.Settled, zabor.Decline: zabor.Declined, zabor.Hold: zabor.Held}
 
 // hasHook reports whether the step of row has a hook for state.

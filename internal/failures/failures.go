@@ -30,7 +30,7 @@ type Transports struct {
 	byKey  map[zabor.Key][]Entry // the messages of steps; nil: not listed yet
 }
 
-// New returns the failure transports of queues, which are open. There is nothing to
+// New returns the failure transports of open queues. There is no need to
 // close.
 func New(file *config.Config, store *sqlstore.Store, queues []connect.Queue) *Transports {
 	f := &Transports{File: file, Store: store, steps: file.Compiled(), Open: map[string]connect.Queue{}}
@@ -42,7 +42,7 @@ func New(file *config.Config, store *sqlstore.Store, queues []connect.Queue) *Tr
 	return f
 }
 
-// Key returns the key that the step of m makes. false means that there is none.
+// Key returns the key of m by its step; false: m has no key.
 func (f *Transports) Key(m *worker.Message) (zabor.Key, bool) {
 	s := f.StepOf(m)
 	if s == nil {
@@ -52,7 +52,7 @@ func (f *Transports) Key(m *worker.Message) (zabor.Key, bool) {
 	return k, err == nil
 }
 
-// StepOf returns the step of m. nil means that m has none, or cannot be decoded.
+// StepOf returns the step of m. It is nil for a message without a step, or not decoded.
 func (f *Transports) StepOf(m *worker.Message) *step.Step {
 	if m.Err != nil {
 		return nil
@@ -83,14 +83,14 @@ type Entry struct {
 	OldKey bool // it was parked for the row, and its step makes another key today
 }
 
-// ForRow returns the messages of the row of k for which asks is true. A message with
+// ForRow returns the messages of the row of k, filtered by asks. A message with
 // the id parked comes first, the others the newest first. parked may be empty.
 func (f *Transports) ForRow(ctx context.Context, k zabor.Key, parked string, asks func(Entry) bool) ([]Entry, error) {
 	for _, t := range f.All {
 		if t.MoveOn == nil || parked == "" {
 			continue
 		}
-		// A Laravel job has its id in failed_jobs too, which spares a look at
+		// A Laravel job has its id in failed_jobs too: this spares a look at
 		// all of them.
 		m, err := t.Entry(ctx, parked)
 		switch {
@@ -112,7 +112,7 @@ func (f *Transports) ForRow(ctx context.Context, k zabor.Key, parked string, ask
 	return all, nil
 }
 
-// rank is 0 for the message with that id, else 1.
+// rank is 0 for the message with this id, else 1.
 func rank(m Entry, id string) int {
 	if m.Message.ID == id {
 		return 0
@@ -193,8 +193,8 @@ func (f *Transports) Find(ctx context.Context, ids []string) ([]Entry, error) {
 	return all, nil
 }
 
-// AlreadyDone returns why a worker would call nothing for m; empty means that it would
-// call. Such a message had better stay: PHP's workers know nothing of its row.
+// AlreadyDone returns why a worker would not call for m; empty: it would
+// call. Such a message had better stay: PHP's workers do not know its row.
 func (f *Transports) AlreadyDone(ctx context.Context, m Entry) (why string, err error) {
 	k, ok := f.Key(m.Message)
 	if !ok {

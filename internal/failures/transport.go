@@ -1,5 +1,5 @@
-// Package failures reads and moves messages that have failed: in the frameworks' own
-// failure transports, and in zabor's table of messages that could not be decoded.
+// Package failures reads and moves failed messages: in the frameworks' own
+// failure transports, and in zabor's table of undecoded messages.
 package failures
 
 import (
@@ -15,25 +15,25 @@ import (
 	"zabor/worker"
 )
 
-// transport holds messages of one queue that have failed.
+// transport holds failed messages of one queue.
 type transport interface {
 	// Entries gives its messages, the newest first, and ends with the first error. A
-	// mark leaves out its message and all newer ones; that message need not be there
+	// mark leaves out its message and all newer ones; the message need not be there
 	// any more. An empty mark means all.
 	Entries(ctx context.Context, mark string) iter.Seq2[Failed, error]
-	// Entry returns the message of that id, or ErrNoEntry.
+	// Entry returns the message of this id, or ErrNoEntry.
 	Entry(ctx context.Context, id string) (Failed, error)
 	// Retry puts the message back on its queue, and then deletes it here. After an
 	// error the message is in one of the two, after worker.ErrBoth in both.
 	Retry(ctx context.Context, id string) error
-	// Forget deletes the message. ErrNoEntry means that there is none.
+	// Forget deletes the message; ErrNoEntry: there is no such message.
 	Forget(ctx context.Context, id string) error
 }
 
-// ErrNoEntry means that a failure transport has no message of that id.
+// ErrNoEntry: a failure transport has no message of this id.
 var ErrNoEntry = errors.New("there is no such failed message")
 
-// Errors of a transport that callers tell apart.
+// Errors of a transport for callers to tell apart.
 var (
 	ErrBoth       = worker.ErrBoth       // the message is on its queue, and here too
 	ErrUnreadable = worker.ErrUnreadable // the message cannot be decoded
@@ -104,7 +104,7 @@ func (f symfonyFailures) Forget(ctx context.Context, id string) error {
 	return absent(f.Source.Forget(ctx, id), messenger.ErrNotKept)
 }
 
-// absent returns [ErrNoEntry] for an error that is none, else err.
+// absent returns [ErrNoEntry] in place of none, and else err.
 func absent(err, none error) error {
 	if errors.Is(err, none) {
 		return ErrNoEntry
@@ -112,7 +112,7 @@ func absent(err, none error) error {
 	return err
 }
 
-// converted converts what a sequence gives, up to its first error.
+// converted converts the values of a sequence, up to its first error.
 func converted[A, B any](all iter.Seq2[A, error], convert func(A) B) iter.Seq2[B, error] {
 	return func(yield func(B, error) bool) {
 		for one, err := range all {
@@ -133,7 +133,7 @@ type Transport struct {
 	Queue string
 	transport
 	// MoveOn puts a message on another queue of the same connection and then
-	// deletes it, as retry does. Nil: here are no messages that could go on.
+	// deletes it, as Retry does. Nil: messages here cannot go on.
 	MoveOn func(ctx context.Context, id, queue string) error
 }
 
@@ -159,7 +159,7 @@ func (t *Transport) Kind() string {
 func Own(q worker.Queue, store *sqlstore.Store) *Transport { return transports(q, store)[0] }
 
 // transports returns the failure transports of q: the framework's own, and the
-// messages that could not be read.
+// undecoded messages.
 func transports(q worker.Queue, store *sqlstore.Store) []*Transport {
 	raw := &unreadables{store: store, queue: q.Name()}
 	own, bytes := &Transport{Queue: q.Name()}, &Transport{Queue: q.Name(), transport: raw}

@@ -13,7 +13,7 @@ import (
 	"zabor/worker"
 )
 
-// unreadables is the table of a queue's messages that could not be decoded.
+// unreadables is the table of a queue's undecoded messages.
 type unreadables struct {
 	store *sqlstore.Store
 	queue string

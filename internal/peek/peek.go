@@ -1,4 +1,4 @@
-// Package peek says what a worker would do with a message. It writes nothing.
+// Package peek foretells the way of a message through a worker. It is read-only.
 package peek
 
 import (
@@ -20,33 +20,33 @@ import (
 	"zabor/worker"
 )
 
-// Verdict is what a worker would do with a message.
+// Verdict is the way of a message.
 type Verdict string
 
 // The verdicts.
 const (
 	Call           Verdict = "call"          // capture a row, and call the provider
 	AnswerExisting Verdict = "repeat"        // ack without a call: it is done
-	Wait           Verdict = "wait"          // a call may have been made, and what came of it is found out first
-	Hold           Verdict = "hold"          // park it for a person; nothing is called
+	Wait           Verdict = "wait"          // a call may have been made, and its result is found out first
+	Hold           Verdict = "hold"          // park it for a person, without a call
 	Forward        Verdict = "forward"       // move it to a queue of PHP's workers
-	Refuse         Verdict = "refuse"        // park it: it has no step, or none can be run
+	Refuse         Verdict = "refuse"        // park it: it has no step, or the step cannot run
 	CannotDecode   Verdict = "cannot decode" // keep its bytes in zabor_unreadable
 )
 
 // Failed is the place of messages in the failure transport.
 const Failed = takeover.Failed
 
-// Message is a message with what would become of it. Its JSON is documented.
+// Message is a message with its verdict. Its JSON is documented.
 type Message struct {
 	Queue    string       `json:"queue"`
 	Place    worker.Place `json:"place"` // ready, reserved, delayed or failed; file: it came from one
 	ID       string       `json:"id"`
 	Class    string       `json:"class"`
 	Until    *time.Time   `json:"until,omitempty"`  // end of the reserve or of the delay
-	Holder   string       `json:"holder,omitempty"` // consumer that has it
-	Key      *console.Key `json:"key"`              // null: it has none
-	State    zabor.State  `json:"state,omitempty"`  // of its row; empty: there is none
+	Holder   string       `json:"holder,omitempty"` // its consumer
+	Key      *console.Key `json:"key"`              // null: it has no key
+	State    zabor.State  `json:"state,omitempty"`  // of its row; empty: it has no row
 	Verdict  Verdict      `json:"verdict"`
 	Reason   string       `json:"reason,omitempty"`
 	Target   string       `json:"target,omitempty"` // of forward
@@ -63,7 +63,7 @@ type Request struct {
 	Body   string            `json:"body"`
 }
 
-// Peeker says what a worker would do. It is for one goroutine.
+// Peeker foretells a worker. It is for one goroutine.
 type Peeker struct {
 	File      *config.Config
 	Store     *sqlstore.Store
@@ -75,7 +75,7 @@ type Peeker struct {
 	markers   map[string]takeover.Marker // by queue; read once
 }
 
-// New returns a peeker for the installation of file, which may have no tables yet.
+// New returns a peeker for the installation of file. It needs no tables yet.
 func New(ctx context.Context, file *config.Config, databases *connect.Databases, store *sqlstore.Store, secrets *config.Rotation) (*Peeker, error) {
 	k := &Peeker{File: file, Store: store, Migrated: true, bus: connect.Bus(file), markers: map[string]takeover.Marker{}}
 	secret, err := store.Setup().Secret(ctx)
@@ -95,7 +95,7 @@ func New(ctx context.Context, file *config.Config, databases *connect.Databases,
 	return k, err
 }
 
-// Plan returns what a worker would do with m, which lies at place on q.
+// Plan returns the way of m, a message at place on q.
 func (k *Peeker) Plan(ctx context.Context, q connect.Queue, m *worker.Message, place worker.Place) (Message, error) {
 	one := Message{Queue: q.Name(), Place: place, ID: m.ID, Class: m.Class}
 	at := slices.IndexFunc(k.steps, func(s *step.Step) bool { return s.Matches(m.Class) })
@@ -165,7 +165,7 @@ func (k *Peeker) Plan(ctx context.Context, q connect.Queue, m *worker.Message, p
 	return one, nil
 }
 
-// doneText says what a closed row has.
+// doneText describes a closed row.
 func doneText(row zabor.Row) string {
 	if row.Reference != "" {
 		return fmt.Sprintf("%s, reference %s: acked without a call", row.State, row.Reference)
@@ -173,7 +173,7 @@ func doneText(row zabor.Row) string {
 	return fmt.Sprintf("%s: acked without a call", row.State)
 }
 
-// row returns the row of key. nil means that there is none.
+// row returns the row of key; nil: key has no row.
 func (k *Peeker) row(ctx context.Context, key zabor.Key) (*zabor.Row, error) {
 	if !k.Migrated {
 		return nil, nil
@@ -201,7 +201,7 @@ func (k *Peeker) takenOver(ctx context.Context, q connect.Queue, class string) (
 	return m.Takes(class), nil
 }
 
-// show adds the request of e, although nothing would send it now.
+// show adds the request of e, although it would not be sent now.
 func (k *Peeker) show(one *Message, e zabor.Effect) {
 	if e.Render == nil {
 		return
@@ -212,7 +212,7 @@ func (k *Peeker) show(one *Message, e zabor.Effect) {
 	}
 }
 
-// showRow adds the request with which row would be captured.
+// showRow adds the request of row.
 func (k *Peeker) showRow(one *Message, e zabor.Effect, row zabor.Row) {
 	one.Amount, one.Provider = console.Money(e.Amount), e.Provider
 	from, ok := k.providers[row.Provider]

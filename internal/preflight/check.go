@@ -1,5 +1,5 @@
 // Package preflight asks whether an installation is fit to take messages. There is one list
-// of checks: a start refuses by it, and zabor config check --live prints all of it. Nothing
+// of checks: a start refuses by it, and zabor config check --live prints all of it. No data
 // is changed anywhere.
 package preflight
 
@@ -26,7 +26,7 @@ const (
 	Unchecked   Status = "not checked"
 )
 
-// Check is one thing that was asked. Its JSON is documented.
+// Check is one question with its answer. Its JSON is documented.
 type Check struct {
 	Status Status `json:"status"`
 	What   string `json:"what"`  // such as queues.payments, steps.charge.load, providers.stripe
@@ -37,14 +37,14 @@ type Check struct {
 // wait is how long one server has to answer all questions of a check.
 const wait = 20 * time.Second
 
-// The fixes that several checks share.
+// The fixes of several checks.
 const (
 	fixServer = "is the server up, and is its address right?"
 	fixRedis  = "nothing was taken; is Redis up, and is its address right?"
 )
 
-// Require logs the warnings of checks about a queue, and returns the first that refuses a
-// start: an [exit.Error] of usage, or of a server that was not reached.
+// Require logs the warnings of checks about a queue, and returns the first refusal of a
+// start: an [exit.Error] of usage, or of a server out of reach.
 func Require(log *slog.Logger, queue string, checks []Check) error {
 	for _, c := range checks {
 		switch err := errors.New(c.Found); c.Status {
@@ -63,7 +63,7 @@ func Require(log *slog.Logger, queue string, checks []Check) error {
 	return nil
 }
 
-// Err returns the error with which a command ends that has printed checks; nil: none is
+// Err returns the error at the end of a command with these checks; nil: no check is
 // wrong.
 func Err(checks []Check) error {
 	n := map[Status]int{}
@@ -87,7 +87,7 @@ func (l *list) add(status Status, what, found, fix string) {
 	*l = append(*l, Check{status, what, strings.Join(strings.Fields(found), " "), fix})
 }
 
-// failed adds an error, which may know whether a server was away.
+// failed adds an error; an exit.Error knows whether a server was away.
 func (l *list) failed(what string, err error) {
 	status, hint := Wrong, ""
 	if f, ok := errors.AsType[*exit.Error](err); ok {

@@ -12,8 +12,8 @@ import (
 	"zabor/internal/exit"
 )
 
-// File checks what the configuration alone tells: keys that a cache would clear, two queues
-// at one place, and messages that would be forwarded in a circle. It logs warnings.
+// File checks the configuration alone: keys in reach of a cache's clearing, two queues
+// at one location, and forwards in a circle. It logs warnings.
 func File(log *slog.Logger, file *config.Config, list []connect.Queue) error {
 	if wrong := sharedKeys(file, list); len(wrong) > 0 {
 		return exit.Usage(config.Errors(wrong), "nothing was started")
@@ -43,7 +43,7 @@ func File(log *slog.Logger, file *config.Config, list []connect.Queue) error {
 	return nil
 }
 
-// circles are the settings that send messages to the stream of s, from which
+// circles are the settings with the stream of s as a target, from where
 // zabor takes them again.
 func circles(file *config.Config, s connect.Queue) (wrong []config.Finding) {
 	check := func(target, key string) {
@@ -64,7 +64,7 @@ func circles(file *config.Config, s connect.Queue) (wrong []config.Finding) {
 }
 
 // sharedKeys are the settings by which one key in Redis is two things: two queues,
-// or a queue and a failure transport. What zabor puts there it would take again.
+// or a queue and a failure transport. Zabor would take its own messages again.
 func sharedKeys(file *config.Config, list []connect.Queue) (wrong []config.Finding) {
 	type place struct {
 		server string

@@ -22,7 +22,7 @@ import (
 	"zabor/sqlstore"
 )
 
-// Installation is what [Installation.Live] asks.
+// Installation is the subject of [Installation.Live].
 type Installation struct {
 	File      *config.Config
 	Store     *sqlstore.Store
@@ -33,11 +33,11 @@ type Installation struct {
 	list
 }
 
-// Live asks everything that a start asks, everything that zabor doctor asks of servers,
+// Live makes all checks of a start, all checks of servers by zabor doctor, and asks
 // whether each statement could run, and whether the providers take the credentials.
 func (l *Installation) Live(ctx context.Context) ([]Check, error) {
-	// A file that is not there yet is no server that is away; nothing that is kept
-	// in it can be asked.
+	// A missing file is no server out of reach; tables
+	// in it cannot be asked.
 	if missing, ok := errors.AsType[*sqlstore.Problem](l.Store.Setup().Exists(ctx)); ok {
 		l.add(Wrong, "fence", missing.Found, missing.Fix+"; the rest is asked then")
 		return l.list, nil
@@ -58,7 +58,7 @@ func (l *Installation) Live(ctx context.Context) ([]Check, error) {
 	return l.list, nil
 }
 
-// servers asks what zabor doctor asks of the servers that the file names.
+// servers examines the servers of the file as zabor doctor does.
 func (l *Installation) servers(ctx context.Context) error {
 	var servers Servers
 	defer servers.Close()
@@ -96,7 +96,7 @@ func (l *Installation) examined(ctx context.Context, where string, examine func(
 	}
 }
 
-// tables checks that the fence's tables and the failure transports may be used.
+// tables checks the rights on the fence's tables and on the failure transports.
 func (l *Installation) tables(ctx context.Context) {
 	for _, t := range sqlstore.Tables() {
 		l.table(ctx, "fence", l.Store, t, "zabor migrate")
@@ -126,7 +126,7 @@ func failedTable(q *config.Queue) sqlstore.Table {
 	return sqlstore.Table{Name: cmp.Or(failed.Table, "failed_jobs"), Column: "exception", Uses: uses}
 }
 
-// keys checks that keys are made like those of the rows that are there.
+// keys checks the key schemas against the existing rows.
 func (l *Installation) keys() {
 	if err := l.Keys(); err != nil {
 		l.failed("steps", err)
@@ -135,7 +135,7 @@ func (l *Installation) keys() {
 	l.add(Good, "steps", "", "")
 }
 
-// journal checks that this user may write the journal's folder, or make it.
+// journal checks the right to write the journal's folder, or to make it.
 func (l *Installation) journal() {
 	if l.File.Journal == "" {
 		return
@@ -159,7 +159,7 @@ func (l *Installation) journal() {
 	}
 }
 
-// table checks that t is there and may be used; make says how to make it.
+// table checks the existence of t and the rights on it; make says how to make it.
 func (l *Installation) table(ctx context.Context, what string, store *sqlstore.Store, t sqlstore.Table, make string) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
@@ -209,7 +209,7 @@ func (l *Installation) statements(ctx context.Context) error {
 	return nil
 }
 
-// queue checks what a start checks of a queue.
+// queue checks a queue as a start does.
 func (l *Installation) queue(ctx context.Context, q connect.Queue) {
 	what := "queues." + q.Name()
 	before := len(l.list)
@@ -234,7 +234,7 @@ func (l *Installation) queue(ctx context.Context, q connect.Queue) {
 	}
 }
 
-// providers checks that the providers take the credentials.
+// providers checks the credentials at the providers.
 func (l *Installation) providers(ctx context.Context) {
 	all := l.Providers
 	for _, name := range slices.Sorted(maps.Keys(all)) {

@@ -15,7 +15,7 @@ import (
 // what names s in a check.
 func what(s connect.Queue) string { return "queues." + s.Name() }
 
-// Queue checks whether messages may be taken from s. With acceptEviction a server that may
+// Queue checks whether messages may be taken from s. With acceptEviction a server with a risk to
 // drop messages is a warning.
 func Queue(ctx context.Context, s connect.Queue, acceptEviction bool) []Check {
 	var l list
@@ -50,7 +50,7 @@ func (l *list) master(ctx context.Context, s connect.Queue) {
 	}
 }
 
-// eviction refuses a server that drops queues when memory is short, with the text of zabor
+// eviction refuses a server with eviction of queues when memory is short, with the text of zabor
 // doctor. Queues have no time to live, but allkeys-* evicts them all the same.
 func (l *list) eviction(ctx context.Context, s connect.Queue, accept bool) {
 	policies, err := evictionPolicies(ctx, s.Redis)
@@ -73,7 +73,7 @@ func (l *list) eviction(ctx context.Context, s connect.Queue, accept bool) {
 	}
 }
 
-// serializer refuses a Laravel queue with a connection that changes payloads.
+// serializer refuses a Laravel queue whose connection changes payloads.
 func (l *list) serializer(ctx context.Context, s connect.Queue) {
 	source, ok := s.Source.(*laravel.Source)
 	if !ok {
@@ -108,7 +108,7 @@ func (l *list) others(ctx context.Context, s connect.Queue) {
 	}
 }
 
-// empty warns if another place looks like the one that is meant.
+// empty warns if another place looks like the right one.
 func (l *list) empty(ctx context.Context, s connect.Queue) {
 	if depth, err := s.Depth(ctx); err != nil || !depth.Empty() {
 		return
@@ -119,7 +119,7 @@ func (l *list) empty(ctx context.Context, s connect.Queue) {
 }
 
 // guess returns a question about a place whose keys end as those of s would. It is empty
-// if keys of s exist, or nothing looks like them.
+// if keys of s exist, or no key looks like them.
 func guess(ctx context.Context, s connect.Queue) string {
 	if s.Config != nil {
 		return guessStream(ctx, s)
@@ -158,7 +158,7 @@ func guessStream(ctx context.Context, s connect.Queue) string {
 	return ""
 }
 
-// OtherQueues returns the queues beside s that have messages and are not in file: one of
+// OtherQueues returns the queues beside s with messages and missing in file: one of
 // them may be meant.
 func OtherQueues(ctx context.Context, file *config.Config, s connect.Queue) []string {
 	prefix := strings.TrimSuffix(s.Key, s.Name())

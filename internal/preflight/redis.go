@@ -25,7 +25,7 @@ func evictionPolicies(ctx context.Context, client redis.UniversalClient) ([]stri
 	return all, err
 }
 
-// onMasters does something on the server, or at the same time on all masters of a
+// onMasters calls do for the server, or at the same time for all masters of a
 // cluster.
 func onMasters(ctx context.Context, client redis.UniversalClient, do func(context.Context, redis.Cmdable) error) error {
 	cluster, ok := client.(*redis.ClusterClient)
@@ -35,7 +35,7 @@ func onMasters(ctx context.Context, client redis.UniversalClient, do func(contex
 	return cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return do(ctx, node) })
 }
 
-// evictionPolicy asks CONFIG, which managed servers often forbid, and then INFO.
+// evictionPolicy asks CONFIG, often forbidden by managed servers, and then INFO.
 func evictionPolicy(ctx context.Context, client redis.Cmdable) (string, error) {
 	if values, err := client.ConfigGet(ctx, "maxmemory-policy").Result(); err == nil && values["maxmemory-policy"] != "" {
 		return values["maxmemory-policy"], nil
@@ -52,13 +52,13 @@ func evictionPolicy(ctx context.Context, client redis.Cmdable) (string, error) {
 	return "", errors.New("neither CONFIG GET nor INFO memory says it")
 }
 
-// keysLike lists keys that match a pattern of Redis'. It looks at a bounded number
-// of keys, and where the server does not let it look, at none.
+// keysLike lists keys by a pattern of Redis'. It looks at a bounded number
+// of keys, and without the right to look at no key.
 func keysLike(ctx context.Context, client redis.UniversalClient, pattern string) []string {
 	const rounds, each = 100, 1000
 	var mu sync.Mutex
 	var found []string
-	// What cannot be looked at is not found: this is for a hint only.
+	// An error is ignored: this is for a hint only.
 	_ = onMasters(ctx, client, func(ctx context.Context, node redis.Cmdable) error {
 		for round, cursor := 0, uint64(0); round < rounds; round++ {
 			keys, next, err := node.Scan(ctx, cursor, pattern, each).Result()
@@ -78,7 +78,7 @@ func keysLike(ctx context.Context, client redis.UniversalClient, pattern string)
 	return found
 }
 
-// literally is text as a part of a pattern of Redis' that matches itself.
+// literally returns text as a part of a pattern of Redis', to match itself.
 func literally(text string) string {
 	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`).Replace(text)
 }

@@ -16,7 +16,7 @@ import (
 	"zabor/sqlstore"
 )
 
-// Servers are the servers that zabor doctor asks. Its zero value has none; the caller
+// Servers are the servers for zabor doctor to ask. The zero value is empty; the caller
 // closes it.
 type Servers struct {
 	redis     []doctor.RedisServer
@@ -24,7 +24,7 @@ type Servers struct {
 	closers   []func()
 }
 
-// database is a database to ask. zabors means that it holds zabor's own tables.
+// database is a database to ask. zabors: it holds zabor's own tables.
 type database struct {
 	store  *sqlstore.Store
 	where  string
@@ -60,8 +60,8 @@ func (t *Servers) addDatabase(address, what string, fences []string, zabors bool
 	return nil
 }
 
-// AddApplication adds the servers in an application's own configuration. A server whose
-// address is not known is a finding.
+// AddApplication adds the servers in an application's own configuration. A server with an
+// unknown address is a finding.
 func (t *Servers) AddApplication(project *app.Project) []doctor.Finding {
 	servers, findings := doctor.Servers(project)
 	for _, s := range servers {
@@ -115,12 +115,12 @@ func (t *Servers) AddFile(file *config.Config) error {
 	if err := t.addDatabase(string(file.Fence), "the fence's database", nil, true); err != nil {
 		return exit.Usage(fmt.Errorf("%s: fence: %w", file.Path, err), "")
 	}
-	t.databases[len(t.databases)-1].store.Encrypt(file.Keys()) // its check reads what is encrypted
+	t.databases[len(t.databases)-1].store.Encrypt(file.Keys()) // its check reads encrypted rows
 	return nil
 }
 
-// Examine asks all servers. fences are tables that the application uses as a fence. An
-// error names the servers that did not answer; the findings of the others are good.
+// Examine asks all servers. fences are the application's own fence tables. An
+// error names the servers without an answer; the findings of the others are good.
 func (t *Servers) Examine(ctx context.Context, fences []string) ([]doctor.Finding, error) {
 	var all []doctor.Finding
 	var failed []error
@@ -160,10 +160,10 @@ func (d database) examine(ctx context.Context, fences []string) ([]doctor.Findin
 	return append(findings, tableProblems(d.where, err)...), nil
 }
 
-// settings are what a check of the store says that is a finding of its own already.
+// settings are problems of the store with a finding of their own.
 var settings = regexp.MustCompile(`innodb_flush|sync_binlog|synchronous_commit|fsync|full_page_writes|read-only|read_only`)
 
-// tableProblems returns findings about what keeps a worker from starting on the fence's
+// tableProblems returns findings about obstacles for a worker's start on the fence's
 // database.
 func tableProblems(where string, err error) []doctor.Finding {
 	list := []error{err}
@@ -184,7 +184,7 @@ func tableProblems(where string, err error) []doctor.Finding {
 	return findings
 }
 
-// AddRedis adds the Redis at address, which the environment variable of that name held.
+// AddRedis adds the Redis at address, the value of an environment variable.
 func (t *Servers) AddRedis(variable, address string) error {
 	client, err := doctor.OpenRedis(address)
 	if err != nil {
@@ -195,7 +195,7 @@ func (t *Servers) AddRedis(variable, address string) error {
 	return nil
 }
 
-// AddDatabase adds the database at address, which the environment variable of that name
+// AddDatabase adds the database at address, the value of an environment variable.
 // held.
 func (t *Servers) AddDatabase(variable, address string) error {
 	return t.addDatabase(address, "database of "+variable, nil, false)

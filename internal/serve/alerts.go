@@ -13,8 +13,8 @@ import (
 	"zabor/internal/exit"
 )
 
-// Sender makes the sender to the file's alert addresses; those that a variable
-// left empty are none.
+// Sender makes the sender to the file's alert addresses. An empty variable is no
+// address.
 func (p *Process) Sender(file *config.Config) (*alert.Sender, error) {
 	var addresses []string
 	for _, a := range file.Alerts {
@@ -29,7 +29,7 @@ func (p *Process) Sender(file *config.Config) (*alert.Sender, error) {
 	return sender, nil
 }
 
-// alertsTime bounds the delivery of what waits at the end.
+// alertsTime bounds the delivery of waiting alerts at the end.
 const alertsTime = 5 * time.Second
 
 func (p *Process) CloseSender(sender *alert.Sender) {

@@ -10,7 +10,7 @@ import (
 	"zabor/sqlstore"
 )
 
-// tellAlive tells in the fence's database that this process is alive, until the
+// tellAlive keeps a sign of life of this process in the fence's database, until the
 // returned function is called.
 func (p *Process) tellAlive(parent context.Context, store *sqlstore.Store, status func() dashboard.Status) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(parent))
@@ -34,7 +34,7 @@ func (p *Process) status(kind, scope string) dashboard.Status {
 	return dashboard.Status{Kind: kind, Scope: scope, Host: host, PID: os.Getpid(), Version: p.Version}
 }
 
-// statusOf is what a process says of itself that calls providers.
+// statusOf returns the status of a process with calls to providers.
 func (p *Process) statusOf(kind string, c *core, lanes int, queues []string) func() dashboard.Status {
 	return func() dashboard.Status {
 		s := p.status(kind, c.file.Scope)

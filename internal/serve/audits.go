@@ -10,9 +10,9 @@ import (
 	"zabor/sqlstore"
 )
 
-// AuditMetrics answers at metrics.listen of file, if it has one, for an audit that is made
+// AuditMetrics answers at metrics.listen of file, if it has one, for an audit made
 // again and again. ended takes the end of each audit. done waits until ctx has ended and
-// nothing is served any more.
+// the last answer was given.
 func (p *Process) AuditMetrics(ctx context.Context, file *config.Config, store *sqlstore.Store) (ended func(audit.Total, time.Duration, error), done func(), err error) {
 	if file.Metrics == nil {
 		return func(audit.Total, time.Duration, error) {}, func() {}, nil

@@ -52,7 +52,7 @@ func (p *Process) eraseAnswers(ctx context.Context, store *sqlstore.Store, scope
 	}
 }
 
-// core is the fence of a process, with what decides its doubtful rows.
+// core is the fence of a process, with its resolver.
 type core struct {
 	file      *config.Config
 	store     *sqlstore.Store
@@ -60,8 +60,8 @@ type core struct {
 	providers connect.Providers
 	fence     *zabor.Fence
 	resolver  *zabor.Resolver
-	metrics   *metrics.Metrics // nil: nobody asks for them
-	tracer    *tracing.Tracer  // nil: nobody wants traces
+	metrics   *metrics.Metrics // nil: not configured
+	tracer    *tracing.Tracer  // nil: not configured
 }
 
 // newCore checks the database and makes the fence and the resolver.
@@ -108,8 +108,8 @@ func (p *Process) newCore(ctx context.Context, file *config.Config, store *sqlst
 	return c, nil
 }
 
-// replayOnce saves what the journal holds before anything is taken. Else a message would
-// meet a row that does not know of its success.
+// replayOnce saves the journal before the first message is taken. Else a message would
+// meet a row without its success.
 func (p *Process) replayOnce(ctx context.Context, fence *zabor.Fence) error {
 	saved, err := fence.ReplayJournal(ctx)
 	if err != nil {
@@ -121,7 +121,7 @@ func (p *Process) replayOnce(ctx context.Context, fence *zabor.Fence) error {
 	return nil
 }
 
-// resolve decides doubtful rows, saves what comes into the journal, and erases stored
+// resolve decides doubtful rows, saves the journal, and erases stored
 // answers, until ctx ends.
 func (p *Process) resolve(ctx context.Context, c *core) {
 	var wg sync.WaitGroup
@@ -135,8 +135,8 @@ func (p *Process) resolve(ctx context.Context, c *core) {
 	wg.Wait()
 }
 
-// resolvers returns one resolver for each provider, so that a slow provider delays no other
-// rows, and one for rows of providers that are not configured any more.
+// resolvers returns one resolver for each provider: a slow provider delays no other
+// rows. One more is for rows of providers no longer configured.
 func (c *core) resolvers() []*zabor.Resolver {
 	others := *c.resolver
 	others.Providers, others.Others, others.Replay = slices.Sorted(maps.Keys(c.providers)), true, nil
@@ -151,7 +151,7 @@ func (c *core) resolvers() []*zabor.Resolver {
 	return all
 }
 
-// replay saves what comes into the journal while the process runs.
+// replay saves the journal again and again while the process runs.
 func (p *Process) replay(ctx context.Context, fence *zabor.Fence) {
 	tick := time.NewTicker(5 * time.Second)
 	defer tick.Stop()

@@ -17,8 +17,8 @@ import (
 	"zabor/worker"
 )
 
-// Doors runs the doors that file has until live ends. kind is what the process says of
-// itself: proxy or serve.
+// Doors runs the doors of file until live ends. kind is the name of the process in its
+// status: proxy or serve.
 func (p *Process) Doors(live context.Context, file *config.Config, store *sqlstore.Store, kind string, o Options) error {
 	endAlerts, err := p.Alerts(file)
 	if err != nil {
@@ -27,7 +27,7 @@ func (p *Process) Doors(live context.Context, file *config.Config, store *sqlsto
 	defer endAlerts()
 	stopping := context.AfterFunc(live, func() { p.Log.Info("stopping: what is under way is finished", "seconds_at_most", SecondsToStop(file)) })
 	defer stopping()
-	// The doors are closed first; what is in doubt is decided until they are.
+	// The doors are closed first; doubtful rows are decided until then.
 	ctx, cancel := context.WithCancel(live)
 	defer cancel()
 	core, err := p.newCore(live, file, store)
@@ -121,14 +121,14 @@ func (p *Process) Doors(live context.Context, file *config.Config, store *sqlsto
 	return failed
 }
 
-// openProxy is a proxy that takes callers.
+// openProxy is a proxy with its listener.
 type openProxy struct {
 	*proxy.Proxy
 	ended func() error // waits for it
 }
 
-// openProxy lets door take callers until ctx ends. done is called when it takes none any
-// more, for whatever reason.
+// openProxy lets door take callers until ctx ends. done is called after the last
+// one, for any reason.
 func (p *Process) openProxy(ctx context.Context, done func(), door *proxy.Proxy, file *config.Config) (*openProxy, error) {
 	secure, err := file.Proxy.ServerTLS(func(err error) { p.Log.Error(err.Error()) })
 	if err != nil {
@@ -143,7 +143,7 @@ func (p *Process) openProxy(ctx context.Context, done func(), door *proxy.Proxy,
 	}
 	failed := make(chan error, 1)
 	go func() {
-		defer done() // one door that fails closes the others
+		defer done() // a failed door closes the others
 		err := door.Serve(ctx, listener, secure)
 		if err != nil {
 			err = fmt.Errorf("proxy: %w", err)
@@ -174,8 +174,8 @@ func (o *openProxy) close(cancel func()) {
 	_ = o.wait()
 }
 
-// observeWithout lets everything pass while the fence's database is away: a start in an
-// outage must not stop calls that are only observed. It returns the core once the database
+// observeWithout lets all calls pass while the fence's database is away: a start in an
+// outage must not stop calls under observation. It returns the core once the database
 // is there, and nil if ctx ends before. why is the error of the database.
 func (p *Process) observeWithout(ctx context.Context, cancel func(), file *config.Config, store *sqlstore.Store, why error) (*openProxy, *core, error) {
 	secrets := p.Secrets(file)

@@ -24,7 +24,7 @@ import (
 	"zabor/worker"
 )
 
-// Keys returns the key schemas of file and the queues that they are used on.
+// Keys returns the key schemas of file and their queues.
 func (p *Process) Keys(file *config.Config, store *sqlstore.Store, list []connect.Queue) *keyschema.Installation {
 	i := &keyschema.Installation{Store: store, Scope: file.Scope, Steps: file.Compiled(), Messages: p.everyMessage(store)}
 	for _, q := range list {
@@ -48,8 +48,8 @@ func serverOf(address string) string {
 	return u.Host + " " + u.Query().Get("master_name") + u.Query().Get("sentinel_master")
 }
 
-// everyMessage gives what lies on all queues of the configuration and in their failure
-// transports, also on queues that this process does not take from.
+// everyMessage gives the messages on all queues of the configuration and in their failure
+// transports, also on queues of other processes.
 func (p *Process) everyMessage(store *sqlstore.Store) func(context.Context) iter.Seq2[keyschema.Message, error] {
 	return func(ctx context.Context) iter.Seq2[keyschema.Message, error] {
 		return func(yield func(keyschema.Message, error) bool) {
@@ -147,7 +147,7 @@ func (p *Process) CheckKeys(ctx context.Context, i *keyschema.Installation, impo
 	return r, nil
 }
 
-// AdoptKeys puts the key schemas of the steps in force for which imported is true: rows were
+// AdoptKeys puts the key schemas in force of the steps with imported true: rows were
 // written by them. No queue is marked.
 func (p *Process) AdoptKeys(ctx context.Context, file *config.Config, store *sqlstore.Store, imported func(step string) bool) error {
 	keys := p.Keys(file, store, nil)
@@ -163,7 +163,7 @@ func (p *Process) AdoptKeys(ctx context.Context, file *config.Config, store *sql
 }
 
 // guardKeys puts the key schemas in force. Until stop is called the fence captures only
-// under them, and the database is told that this process is alive.
+// under them, and the database knows of this living process.
 func (p *Process) guardKeys(live context.Context, c *core, list []connect.Queue, status func() dashboard.Status) (keys *keyschema.Guard, stop func(), err error) {
 	i := p.Keys(c.file, c.store, list)
 	r, err := p.CheckKeys(live, i, false)

@@ -20,8 +20,8 @@ import (
 	"zabor/worker"
 )
 
-// measureDashboard answers at metrics.listen for a dashboard that runs alone; it
-// does nothing where there is none. done waits for the end.
+// measureDashboard answers at metrics.listen for a dashboard alone; it
+// does not listen without an address. done waits for the end.
 func (p *Process) measureDashboard(ctx context.Context, file *config.Config, store *sqlstore.Store, queues []worker.Queue) (done func(), err error) {
 	if file.Metrics == nil {
 		return func() {}, nil
@@ -74,8 +74,8 @@ func (p *Process) newMetrics(file *config.Config) (*metrics.Metrics, error) {
 	return metrics.New(p.Version, hex.EncodeToString(sum[:6])), nil
 }
 
-// serveMetrics answers at the configured address until ctx ends; it does nothing
-// where there is none. done waits for the end.
+// serveMetrics answers at the configured address until ctx ends; it does not listen
+// without one. done waits for the end.
 func (p *Process) serveMetrics(ctx context.Context, c *core, queues []worker.Queue) (done func(), err error) {
 	if c.metrics == nil {
 		return func() {}, nil
@@ -91,7 +91,7 @@ func (p *Process) serveMetrics(ctx context.Context, c *core, queues []worker.Que
 	return p.serveAt(ctx, c.metrics, listener, backend.Checks(c.store, queues)), nil
 }
 
-// listenMetrics listens at metrics.listen, which one process of a host can have.
+// listenMetrics listens at metrics.listen: one address for one process of a host.
 func (p *Process) listenMetrics(file *config.Config) (net.Listener, error) {
 	listener, err := net.Listen("tcp", file.Metrics.Listen)
 	if err != nil {
@@ -101,7 +101,7 @@ func (p *Process) listenMetrics(file *config.Config) (net.Listener, error) {
 	return listener, nil
 }
 
-// watched is what is read of the fence and the queues when somebody asks.
+// watched returns the readers of the fence and the queues for a scrape.
 func (p *Process) watched(file *config.Config, store *sqlstore.Store, queues []worker.Queue) metrics.State {
 	state := metrics.State{
 		Rows: func(ctx context.Context) ([]metrics.Rows, error) {

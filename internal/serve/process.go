@@ -14,7 +14,7 @@ import (
 	"zabor/sqlstore"
 )
 
-// Process is what the doors of one process share. Its exported fields are set before its
+// Process is the common part of the doors of a process. Its exported fields are set before its
 // first method is called; Seed may be nil.
 type Process struct {
 	Log     *slog.Logger
@@ -23,8 +23,8 @@ type Process struct {
 	Reload  func() (*config.Config, error) // reads the configuration again
 
 	send  func(zabor.Alert) // to the alert addresses; nil: alerts go to the log only
-	lost  func() int64      // messages of alerts that no address has taken; nil: none are sent
-	count func(zabor.Alert) // for the metrics; nil: there are none
+	lost  func() int64      // counts undelivered alerts; nil: alerts are not sent
+	count func(zabor.Alert) // for the metrics; may be nil
 
 	// Seed spoils the fence's store, so that tests see whether "zabor prove"
 	// finds it out. It is nil in every program but theirs.
@@ -36,7 +36,7 @@ func (p *Process) Queues(c *config.Config, store *sqlstore.Store) (list []connec
 	return connect.Queues(c, store, p.Log, p.Alert)
 }
 
-// Secrets follows the files that hold the secrets of c.
+// Secrets follows the files of the secrets of c.
 func (p *Process) Secrets(c *config.Config) *config.Rotation {
 	return c.Rotation(func(err error) { p.Log.Error(err.Error()) })
 }

@@ -14,13 +14,13 @@ import (
 	"zabor/step"
 )
 
-// CheckProxy checks that the proxy of file can be made.
+// CheckProxy makes the proxy of file as a check.
 func (p *Process) CheckProxy(file *config.Config, secrets *config.Rotation, providers connect.Providers) error {
 	_, err := p.newProxy(&core{file: file, secrets: secrets, providers: providers})
 	return err
 }
 
-// newProxy makes the proxy; nil means that none is configured. c may be without a fence, to
+// newProxy makes the proxy; nil: it is not configured. c may be without a fence, to
 // see whether the proxy can be made.
 func (p *Process) newProxy(c *core) (*proxy.Proxy, error) {
 	x := c.file.Proxy
@@ -52,7 +52,7 @@ func (p *Process) newProxy(c *core) (*proxy.Proxy, error) {
 	return door, nil
 }
 
-// checkProxied checks the key of a proxied call whose step is configured: it needs what the
+// checkProxied checks the key of a proxied call of a configured step: it needs the parts the
 // step demands of its messages, and hooks that need no message.
 func checkProxied(steps []*step.Step, scoped bool, k zabor.Key) error {
 	name, _, part := strings.Cut(k.Step, ":")

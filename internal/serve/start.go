@@ -18,8 +18,8 @@ import (
 	"zabor/worker"
 )
 
-// startUp refuses what would lose messages or have them taken by two, before any is taken,
-// and logs what an operator wants to see of a start.
+// startUp refuses a start at a risk to lose messages or to share them with other workers,
+// and logs the state of queues and providers.
 func (p *Process) startUp(ctx context.Context, file *config.Config, list []connect.Queue, acceptEviction bool) error {
 	if err := preflight.File(p.Log, file, list); err != nil {
 		return err

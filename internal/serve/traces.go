@@ -19,7 +19,7 @@ import (
 )
 
 // wantsTraces reports whether spans are made: traces: is in the file, or the
-// environment names a receiver, and nothing in the environment forbids it.
+// environment names a receiver, and no variable forbids it.
 func wantsTraces(file *config.Config) bool {
 	if strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") || os.Getenv("OTEL_TRACES_EXPORTER") == "none" {
 		return false
@@ -64,8 +64,8 @@ func (c *core) traceWorker(w *worker.Worker) {
 	w.Answering = t.Answer
 }
 
-// traceProxy lets proxied calls be followed, below the request of who calls where
-// that carries a trace.
+// traceProxy adds proxied calls to traces, below the caller's request if
+// it carries a trace.
 func (c *core) traceProxy(o *proxy.Options) {
 	t := c.tracer
 	if t == nil {

@@ -30,14 +30,14 @@ func names(list []connect.Queue) (all []string) {
 
 // Options say how the doors run. Their zero value runs until the context ends.
 type Options struct {
-	AcceptEviction bool      // start on a Redis that may drop messages
+	AcceptEviction bool      // start on a Redis with eviction
 	Drain          bool      // end when the queues are empty and no row is open
-	StopAt         string    // for tests: the checkpoint at which the process stops itself; empty: none
-	Left           io.Writer // gets what a drain leaves for a person
+	StopAt         string    // for tests: the checkpoint of a stop by SIGSTOP; may be empty
+	Left           io.Writer // gets the list of work for a person after a drain
 }
 
 // Worker takes messages from the queues of file until live ends, or with Drain until there
-// is nothing left. It returns after everything under way has ended.
+// is no work left. It returns after all calls under way have ended.
 func (p *Process) Worker(live context.Context, file *config.Config, store *sqlstore.Store, o Options) error {
 	endAlerts, err := p.Alerts(file)
 	if err != nil {
@@ -171,7 +171,7 @@ func (p *Process) newWorker(ctx context.Context, c *core) (w *worker.Worker, lis
 	return w, list, closeAll, nil
 }
 
-// drained waits until the queues hold nothing and no row of the installation is captured or
+// drained waits until the queues are empty and no row of the installation is captured or
 // in doubt.
 func drained(ctx context.Context, log *slog.Logger, file *config.Config, store *sqlstore.Store, queues []worker.Queue) error {
 	tick := time.NewTicker(200 * time.Millisecond)

@@ -1,4 +1,4 @@
-// Package stopat stops this process at a checkpoint, for tests and proofs that kill it there.
+// Package stopat stops this process at a checkpoint, for tests and proofs with kills.
 package stopat
 
 import (
@@ -16,7 +16,7 @@ import (
 
 // Checkpoint returns a function for the fence and the worker. It stops this process by
 // SIGSTOP, once, at moment: a checkpoint, or a checkpoint and an order after a colon. An
-// empty moment stops nothing.
+// empty moment does not stop it.
 func Checkpoint(moment string) func(zabor.Checkpoint, zabor.Key) {
 	var once sync.Once
 	return func(m zabor.Checkpoint, k zabor.Key) {

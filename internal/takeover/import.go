@@ -20,18 +20,18 @@ import (
 	"zabor/worker"
 )
 
-// Inventory counts what lies on a queue and in its failure transport. Messages is the
+// Inventory counts the messages of a queue and of its failure transport. Messages is the
 // sum of NoStep, Fresh, Row, Held and WithoutKey. Its JSON is documented.
 type Inventory struct {
 	Queue      string `json:"queue"`
 	Messages   int    `json:"messages"`
 	NoStep     int    `json:"no_step"`     // of no step, or unreadable
-	Fresh      int    `json:"fresh"`       // of a step, and nobody but zabor has had them
+	Fresh      int    `json:"fresh"`       // of a step, and no other worker has had them
 	Row        int    `json:"row"`         // had by others, and have a row
 	Held       int    `json:"held"`        // had by others, without a row before
 	WithoutKey int    `json:"without_key"` // had by others, and no key can be made
 
-	FreshPaid int `json:"fresh_paid"` // of Fresh, those whose order was paid: retried by PHP, or sent twice
+	FreshPaid int `json:"fresh_paid"` // of Fresh, those with a paid order: retried by PHP, or sent twice
 
 	NoTransport bool `json:"no_transport"` // there is no table of failed messages to look at
 
@@ -41,7 +41,7 @@ type Inventory struct {
 	PaidOrders []string `json:"-"` // a few of FreshPaid
 }
 
-// Unkeyed is a message without a key, so that no row can hold it.
+// Unkeyed is a message without a key: no row can hold it.
 type Unkeyed struct {
 	Queue  string       `json:"queue"`
 	Where  worker.Place `json:"where"` // ready, reserved, delayed or failed
@@ -50,7 +50,7 @@ type Unkeyed struct {
 	Reason string       `json:"reason"`
 }
 
-// hadText says where the messages lie that other workers have had.
+// hadText counts the messages of other workers by place.
 func (v Inventory) hadText() string {
 	var parts []string
 	for _, place := range []worker.Place{worker.Ready, worker.Reserved, worker.Delayed, Failed} {
@@ -64,8 +64,8 @@ func (v Inventory) hadText() string {
 // Failed is the failure transport, beside the places of a queue.
 const Failed worker.Place = "failed"
 
-// Importer writes rows for calls that were made, or may have been made, before zabor
-// took from a queue. It changes no row that is there: the first evidence wins.
+// Importer writes rows for calls made, or possibly made, before zabor
+// took from a queue. It changes no existing row: the first evidence wins.
 type Importer struct {
 	file     *config.Config
 	store    *sqlstore.Store
@@ -74,10 +74,10 @@ type Importer struct {
 	log      *slog.Logger
 	say      func(format string, args ...any)
 	readOnly bool
-	payments *Payments // nil: none
+	payments *Payments // may be nil
 
-	seenSteps map[string]bool         // steps that have keys of what was imported
-	passOver  func(class string) bool // classes that are counted as of no step; nil: none
+	seenSteps map[string]bool         // steps of imported keys
+	passOver  func(class string) bool // classes to count as without a step; may be nil
 }
 
 // note remembers the step of k.
@@ -86,7 +86,7 @@ func (i *Importer) note(k zabor.Key) {
 	i.seenSteps[name] = true
 }
 
-// Saw reports whether the import has met a key of the step of that name.
+// Saw reports whether the import has met a key of the step of this name.
 func (i *Importer) Saw(step string) bool { return i.seenSteps[step] }
 
 // Options say how an [Importer] works.
@@ -124,12 +124,12 @@ func Open(ctx context.Context, file *config.Config, databases *connect.Databases
 	}, nil
 }
 
-// mostScans bounds how often a queue is looked at. With nobody else at work a
-// second look finds nothing new.
+// mostScans bounds the scans of a queue. Without other workers a
+// second scan finds no new message.
 const mostScans = 10
 
-// Queue holds what other workers have had on s and in its failure transport. Messages
-// move while it reads, so it scans again until a scan finds nothing new.
+// Queue holds the messages of other workers on s and in its failure transport. Messages
+// move while it reads, so it scans again until a scan finds no new message.
 func (i *Importer) Queue(ctx context.Context, s connect.Queue) (Inventory, error) {
 	found, err := i.scan(ctx, s)
 	for n := 1; err == nil && !i.readOnly; n++ {
@@ -150,8 +150,8 @@ func (i *Importer) Queue(ctx context.Context, s connect.Queue) (Inventory, error
 func (i *Importer) scan(ctx context.Context, s connect.Queue) (Inventory, error) {
 	v := Inventory{Queue: s.Name(), Had: map[worker.Place]int{}}
 	if !s.Shared {
-		// With PHP workers at work, what they have is theirs to finish; what they
-		// leave is held by the worker that is given it.
+		// With PHP workers at work, their messages are theirs to finish. A message
+		// left by them is held by the next worker.
 		for m, err := range s.Look(ctx) {
 			if err != nil {
 				return v, exit.Unreachable(err, "what was held until then stays; import again when Redis is there")
@@ -250,8 +250,8 @@ func (i *Importer) addFresh(ctx context.Context, v *Inventory, s *step.Step, m *
 	return nil
 }
 
-// effect returns what m asks for. Without a Render the request cannot be made any more;
-// without a key nothing can.
+// effect returns the effect of m. Without a Render the request cannot be made any more;
+// without a key no row can.
 func (i *Importer) effect(ctx context.Context, s *step.Step, m *worker.Message) (zabor.Effect, error) {
 	if m.Err != nil {
 		return zabor.Effect{}, nil //nolint:nilerr // no key can be made of what cannot be read; it is counted as such

@@ -14,8 +14,8 @@ import (
 	"zabor/sqlstore"
 )
 
-// LeftQueued prints the messages on the queues that may have been called: their key has a
-// row, or a worker has had them. A message that was put back before its call is neither.
+// LeftQueued prints queued messages with a possible call: their key has a
+// row, or a worker has had them. A message put back before its call is neither.
 func LeftQueued(ctx context.Context, to io.Writer, f *failures.Transports, list []connect.Queue) (n int, err error) {
 	for _, q := range list {
 		for m, err := range q.Look(ctx) {
@@ -55,8 +55,8 @@ func LeftQueued(ctx context.Context, to io.Writer, f *failures.Transports, list 
 // mostLeft is how many messages are printed.
 const mostLeft = 100
 
-// LeftOver prints to what is left for a person: rows in these states, and the failed
-// messages of other rows, or of none. PHP's own retry would make each of these calls.
+// LeftOver prints the work left for a person: rows in these states, and the failed
+// messages of other keys. PHP's own retry would make each of these calls.
 // hint is printed if a failure transport cannot be read.
 func LeftOver(ctx context.Context, to io.Writer, f *failures.Transports, list []connect.Queue, hint string, states ...zabor.State) (left, parked int, err error) {
 	filter := sqlstore.Filter{Within: f.File.Scope, States: states, Limit: 500}
@@ -78,7 +78,7 @@ func LeftOver(ctx context.Context, to io.Writer, f *failures.Transports, list []
 	return left, parked, err
 }
 
-// leftFailed prints the failed messages of list that have a key. A row that is held or
+// leftFailed prints the failed messages of list with a key. A row in state held or
 // released is left out: it was printed. hint is as for LeftOver.
 func leftFailed(ctx context.Context, to io.Writer, f *failures.Transports, list []connect.Queue, hint string) (n int, err error) {
 	for _, q := range list {

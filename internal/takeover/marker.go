@@ -19,18 +19,18 @@ func markerName(scope string, s connect.Queue) string {
 	return "queue:" + scope + "/" + s.Name()
 }
 
-// Marker says what zabor has taken over of a queue. It is in zabor_meta under the name of
+// Marker is zabor's record of a takeover. It is in zabor_meta under the name of
 // the queue and holds lines. Each line begins with a location: under another prefix the
-// queue is another one. A location alone says that the queue was taken over there. A
-// location and a class say the same of messages of that class. A location and
-// «imported» say that an import has seen the whole queue since. Only a drain that leaves
-// nothing, or a release of the queue, takes a location away.
+// queue is another one. A location alone: the queue was taken over there. A
+// location and a class: so were messages of this class. A location and
+// «imported»: an import has seen the whole queue since. Only a complete drain
+// or a release of the queue takes a location away.
 type Marker struct {
 	location string // of the queue now
 	lines    []string
 }
 
-// ReadMarker returns the marker of s in the installation of that scope. Without one it
+// ReadMarker returns the marker of s in the installation of this scope. Without one it
 // is empty.
 func ReadMarker(ctx context.Context, scope string, store *sqlstore.Store, s connect.Queue) (Marker, error) {
 	value, _, err := store.Meta().Get(ctx, markerName(scope, s))
@@ -64,7 +64,7 @@ func (m Marker) Takes(class string) bool {
 // imported reports whether an import has seen the queue since it was last taken over.
 func (m Marker) imported() bool { return slices.Contains(m.lines, m.importLine()) }
 
-// New returns the classes of steps that were not taken over yet.
+// New returns the classes of steps not taken over yet.
 func (m Marker) New(steps []*step.Step) (classes []string) {
 	for _, s := range steps {
 		for _, class := range s.Classes() {
@@ -76,7 +76,7 @@ func (m Marker) New(steps []*step.Step) (classes []string) {
 	return classes
 }
 
-// MarkImported writes that an import has seen all of s.
+// MarkImported notes an import of all of s.
 func MarkImported(ctx context.Context, scope string, store *sqlstore.Store, s connect.Queue) error {
 	m, err := ReadMarker(ctx, scope, store, s)
 	if err != nil || m.imported() {
@@ -86,13 +86,13 @@ func MarkImported(ctx context.Context, scope string, store *sqlstore.Store, s co
 	return m.write(ctx, scope, store, s)
 }
 
-// claim writes that s was taken over, with messages of these classes.
+// claim notes the takeover of s, with messages of these classes.
 func claim(ctx context.Context, scope string, store *sqlstore.Store, s connect.Queue, classes []string) error {
 	m, err := ReadMarker(ctx, scope, store, s)
 	if err != nil {
 		return err
 	}
-	if !m.Owned() { // what it took before it was given away counts no more
+	if !m.Owned() { // an earlier takeover counts no more
 		m = m.without()
 		m.lines = append(m.lines, m.location)
 	}
@@ -105,8 +105,8 @@ func claim(ctx context.Context, scope string, store *sqlstore.Store, s connect.Q
 	return m.write(ctx, scope, store, s)
 }
 
-// Release writes that s is not zabor's any more: the next start scans all of it. The
-// table still knows which installation had it.
+// Release gives s back: the next start scans all of it. The
+// table still knows the installation.
 func Release(ctx context.Context, scope string, store *sqlstore.Store, s connect.Queue) error {
 	m, err := ReadMarker(ctx, scope, store, s)
 	if err != nil {
@@ -124,7 +124,7 @@ func (m Marker) without() Marker {
 	return m
 }
 
-// ImportCommand returns the command line that imports s, for the configuration at path.
+// ImportCommand returns the command line of an import of s; path is the configuration's.
 func ImportCommand(path string, s connect.Queue) string {
 	words := []string{"zabor", "import", "-c", path, "--queue", s.Name()}
 	for n, word := range words {

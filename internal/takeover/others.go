@@ -19,7 +19,7 @@ const (
 	toldFor    = time.Minute
 )
 
-// WatchOthers alerts of consumers that come to s while zabor takes from it, until ctx
+// WatchOthers alerts of new consumers on s while zabor takes from it, until ctx
 // ends.
 func WatchOthers(ctx context.Context, log *slog.Logger, alert func(zabor.Alert), s connect.Queue) {
 	w := watch{seen: map[string]time.Time{}}
@@ -32,7 +32,7 @@ func WatchOthers(ctx context.Context, log *slog.Logger, alert func(zabor.Alert),
 		}
 		broken = err != nil
 		if !broken {
-			if first { // who had a message before this process took one was told at its start
+			if first { // the start has told of messages in hand then
 				w.ignore(others, time.Now())
 			}
 			first = false
@@ -48,7 +48,7 @@ func WatchOthers(ctx context.Context, log *slog.Logger, alert func(zabor.Alert),
 	}
 }
 
-// foreign returns the alert about consumers that are not zabor's.
+// foreign returns the alert about other consumers than zabor's.
 func foreign(s connect.Queue, others []worker.Other) zabor.Alert {
 	text := fmt.Sprintf("queue %s: %s, and is not zabor's", s.Name(), others[0].What)
 	if more := len(others) - 1; more > 0 {
@@ -62,14 +62,14 @@ func foreign(s connect.Queue, others []worker.Other) zabor.Alert {
 	}
 }
 
-// watch remembers which other consumers were seen.
+// watch remembers the other consumers seen.
 type watch struct {
 	seen    map[string]time.Time // by name, when last
 	due     []worker.Other
 	alerted time.Time
 }
 
-// ignore remembers messages that others have, without an alert.
+// ignore remembers the messages of others, without an alert.
 func (w *watch) ignore(others []worker.Other, now time.Time) {
 	for _, o := range others {
 		if !o.Named {
@@ -78,7 +78,7 @@ func (w *watch) ignore(others []worker.Other, now time.Time) {
 	}
 }
 
-// news returns the consumers to alert of now: those that came since the last alert, at
+// news returns the consumers to alert of now: those new since the last alert, at
 // most once in toldFor.
 func (w *watch) news(others []worker.Other, now time.Time) []worker.Other {
 	for _, o := range others {

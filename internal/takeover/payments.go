@@ -18,7 +18,7 @@ import (
 	"zabor/step"
 )
 
-// Source counts what became of the entries of one source. Read is the sum of Settled,
+// Source counts the entries of one source. Read is the sum of Settled,
 // Row, Held, Contradicted and Skipped. Its JSON is documented.
 type Source struct {
 	Source       string           `json:"source"` // the payments query, or a file
@@ -26,42 +26,42 @@ type Source struct {
 	Settled      int64            `json:"settled"`      // their rows are written now
 	Row          int64            `json:"row"`          // their rows were there, and say the same
 	Held         int64            `json:"held"`         // no reference, or not one payment: held for a person now
-	Contradicted int64            `json:"contradicted"` // there is a row that says something else; it was left alone
+	Contradicted int64            `json:"contradicted"` // a row contradicts them; it was left alone
 	Skipped      int64            `json:"skipped"`      // no key can be made
 	Reasons      map[string]int64 `json:"reasons"`      // of Skipped
 }
 
-// Problem is a key that a person must look at.
+// Problem is a key for a person to look at.
 type Problem struct {
 	Key    console.Key `json:"key"`
 	What   string      `json:"what"`
 	Places []string    `json:"places"`
 }
 
-// mostProblems bounds what is kept in memory and printed; the counts have all.
+// mostProblems bounds the problems kept in memory; the counts have all.
 const mostProblems = 100
 
 // Payments is an import of payments from before zabor: each becomes a settled row.
 type Payments struct {
 	*Importer
 	Ledger   *audit.Ledger
-	fallback string // step of entries that name none; empty: the one that there is
+	fallback string // step of entries without one; empty: the only step
 	Sources  []Source
 	// At most mostProblems of each kind.
 	Problems []Problem
-	Unsure   int64 // keys that cannot be one payment, or whose row says something else
+	Unsure   int64 // keys with several payments, or a row against them
 	mu       sync.Mutex
 }
 
 // PaymentsFrom says where payments are read.
 type PaymentsFrom struct {
-	Query   string         // a SELECT on the application's database; empty: none
+	Query   string         // a SELECT on the application's database; may be empty
 	Exports []audit.Export // of providers
 	Step    string         // of payments without a step; empty: the only configured one
 }
 
 // Payments reads payments and writes their rows. The ledger is the caller's to close. nil
-// means that from names no payments.
+// means no payments in from.
 func (i *Importer) Payments(ctx context.Context, from PaymentsFrom, databases *connect.Databases) (*Payments, error) {
 	if from.Query == "" && len(from.Exports) == 0 {
 		return nil, nil
@@ -137,7 +137,7 @@ func (p *Payments) read(ctx context.Context, from PaymentsFrom, databases *conne
 	return nil
 }
 
-// evidence gives what a list of payments says, up to its first error.
+// evidence gives a list of payments as evidence, up to its first error.
 func evidence[T any](all iter.Seq2[T, error], of func(T) audit.Evidence) iter.Seq2[audit.Evidence, error] {
 	return func(yield func(audit.Evidence, error) bool) {
 		for one, err := range all {
@@ -154,7 +154,7 @@ func (p *Payments) skip(source int, reason string) {
 }
 
 // keyed gives entries their whole keys. An entry without a possible key, or with money
-// that went back, is counted as skipped. An entry without an order may still be found by
+// going back, is counted as skipped. An entry without an order may still be found by
 // its reference.
 func (p *Payments) keyed(source int, entries iter.Seq2[audit.Evidence, error]) iter.Seq2[audit.Evidence, error] {
 	return func(yield func(audit.Evidence, error) bool) {
@@ -178,7 +178,7 @@ func (p *Payments) keyed(source int, entries iter.Seq2[audit.Evidence, error]) i
 	}
 }
 
-// key returns the whole key of e. If there is none, why says so.
+// key returns the whole key of e, or why it has no key.
 func (p *Payments) key(e audit.Evidence) (k zabor.Key, why string) {
 	name, part, hasPart := strings.Cut(e.Key.Step, ":")
 	if name == "" {
@@ -326,8 +326,8 @@ func (p *Payments) one(ctx context.Context, c audit.Claimed) error {
 }
 
 // elsewhere says why c cannot be a payment of its own: the row of another order has its
-// reference. That row is left as it is. Another step of the same order may have the
-// reference, as after a rename. Empty means that no row has it.
+// reference. The row is left as it is. Another step of the same order may have the
+// reference, as after a rename. Empty: no row has it.
 func (p *Payments) elsewhere(ctx context.Context, c audit.Claimed) (against string, err error) {
 	for _, id := range append([]string{c.Reference}, c.Aliases...) {
 		if id == "" {
@@ -347,7 +347,7 @@ func (p *Payments) elsewhere(ctx context.Context, c audit.Claimed) (against stri
 	return "", nil
 }
 
-// plan returns what one would find and write. Nothing is written.
+// plan returns the row of paid, and whether one would write it. It is a dry run.
 func (p *Payments) plan(ctx context.Context, paid zabor.Payment) (row zabor.Row, written bool, err error) {
 	there, err := p.store.Reports().Row(ctx, paid.Key)
 	if err != nil {

@@ -1,7 +1,7 @@
 // Package takeover takes queues over from PHP's workers, and gives them back.
 //
-// Zabor alone takes from a queue unless the configuration says that it is shared. A
-// message that a PHP worker has had may have been charged, under a key that zabor does
+// Zabor alone takes from a queue unless the configuration shares it. A
+// message in the hands of a PHP worker may have been charged, under a key zabor does
 // not know. So other consumers stop a start, and a queue is taken over only after the
 // table has a row for each such message. A [Marker] says so from then on.
 package takeover
@@ -19,8 +19,8 @@ import (
 	"zabor/step"
 )
 
-// TakeOver claims each queue of list, and the classes that had no step before. It refuses
-// a queue on which other workers have had messages without a row: they would be called
+// TakeOver claims each queue of list, and the classes of new steps. It refuses
+// a queue with messages of other workers without a row: they would be called
 // again. steps are the steps of the worker.
 func TakeOver(ctx context.Context, file *config.Config, store *sqlstore.Store, steps []*step.Step, o Options, list []connect.Queue) error {
 	i := &Importer{file: file, store: store, steps: steps, readOnly: true, log: o.Log, say: o.Say, seenSteps: map[string]bool{}}
