@@ -75,7 +75,7 @@ func (c *auditCommand) Run(p *program) error {
 	return nil
 }
 
-// auditor is an audit of the command, with what it reads.
+// auditor is an audit of the command, with its sources.
 type auditor struct {
 	*program
 	*sources.Sources
@@ -117,7 +117,7 @@ func (c *auditCommand) prepare(p *program) (*auditor, error) {
 	return a, nil
 }
 
-// since is the time that text says; zero where it is empty.
+// since returns the time of text; zero if text is empty.
 func since(text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -133,7 +133,7 @@ func since(text string, now time.Time) (time.Time, error) {
 	return time.Time{}, exit.Usage(fmt.Errorf("--since %s is neither a duration nor a time", text), "write 48h, 2026-03-02 or 2026-03-02T10:00:00Z")
 }
 
-// run reads everything and joins it. The ledger is the caller's to close.
+// run reads and joins all sources. The ledger is the caller's to close.
 func (a *auditor) run(ctx context.Context) (*audit.Ledger, audit.Total, error) {
 	from, err := since(a.c.Since, time.Now())
 	if err != nil {

@@ -43,7 +43,7 @@ func (a *auditor) openConfigured() error {
 	return nil
 }
 
-// openLists opens the providers whose own lists are read.
+// openLists opens the providers with lists to read.
 func (a *auditor) openLists() error {
 	providers, err := connect.OpenProviders(a.File, a.Secrets(a.File))
 	if err != nil {
@@ -64,7 +64,7 @@ func (a *auditor) openLists() error {
 	return nil
 }
 
-// noList is why the provider of that name cannot be listed.
+// noList says why the provider of this name cannot be listed.
 func (a *auditor) noList(name string) string {
 	if known, ok := provider.BuiltinNamed(a.File.Providers[name].Profile); ok {
 		return known.Why["list"]
@@ -98,7 +98,7 @@ func (a *auditor) openApplication() error {
 	return nil
 }
 
-// openNamed opens the database whose address is in the environment variable name.
+// openNamed opens the database at the address in the environment variable name.
 func openNamed(flag, name string) (*sqlstore.Store, error) {
 	value, err := address(flag, name)
 	if err != nil {

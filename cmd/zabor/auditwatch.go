@@ -9,7 +9,7 @@ import (
 	"zabor/internal/exit"
 )
 
-// auditWatch is an audit that is made again and again.
+// auditWatch is an audit made again and again.
 type auditWatch struct {
 	*auditor
 	seen audit.Watched
@@ -49,7 +49,7 @@ func (a *auditor) watch(every time.Duration) error {
 	}
 }
 
-// once makes an audit and alerts of what is new in it.
+// once makes an audit and alerts of new differences.
 func (w *auditWatch) once() (audit.Total, error) {
 	ledger, total, err := w.run(w.ctx)
 	if err != nil {

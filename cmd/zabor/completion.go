@@ -2,8 +2,8 @@ package main
 
 import "zabor/internal/manual"
 
-// completeCommand prints a script that completes commands and flags, made of the
-// same definitions that parse them.
+// completeCommand prints a script for the completion of commands and flags, made of the
+// definitions of their parser.
 type completeCommand struct {
 	Shell string `arg:"" enum:"bash,zsh,fish" help:"bash, zsh or fish."`
 }

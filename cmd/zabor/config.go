@@ -24,8 +24,8 @@ type configCheck struct {
 }
 
 func (c *configCheck) Run(p *program) error {
-	// What the wiring itself refuses, such as a transport's DSN, is a finding
-	// too; nothing is connected to.
+	// A refusal by the wiring itself, as of a transport's DSN, is a finding
+	// too; it connects to no server.
 	file, store, err := p.openFence()
 	if err != nil {
 		return err
@@ -96,7 +96,7 @@ func (c *configCheck) Run(p *program) error {
 	return preflight.Err(live)
 }
 
-// printLive prints the checks, those that want something last.
+// printLive prints the checks, the good ones first.
 func printLive(to io.Writer, list []preflight.Check) error {
 	w := tabwriter.NewWriter(to, 0, 8, 2, ' ', 0)
 	for _, c := range list {

@@ -10,7 +10,7 @@ import (
 	"zabor/step"
 )
 
-// decisionFlags is what all decisions take.
+// decisionFlags are the flags of all decisions.
 type decisionFlags struct {
 	Order  string `arg:"" help:"The order id, byte for byte."`
 	Step   string `arg:"" help:"The step, with its part where it has one."`
@@ -40,12 +40,12 @@ type fenceRelease struct {
 	checked
 }
 
-// checked is the proof that a decline and a release of a row take that may have acted.
+// checked is the proof for a decline or a release of a row with a possible call.
 type checked struct {
 	IHaveCheckedTheProvider bool `help:"The provider was asked, and did nothing; demanded if a call may have been made."`
 }
 
-// keep is what decisions take that say what becomes of a message.
+// keep is the flag of decisions with an effect on messages.
 type keep struct {
 	Keep bool `help:"Leave the message where it lies."`
 }
@@ -63,8 +63,8 @@ func (c *fenceRelease) Run(p *program) error {
 	return p.decide(c.decisionFlags, c.Keep, zabor.Decision{Action: zabor.Release, CheckedProvider: c.IHaveCheckedTheProvider})
 }
 
-// decide shows the row as it is, says what will happen, writes the decision about
-// exactly that row, and lets its message go where it belongs.
+// decide shows the row as it is, announces the effect, writes the decision about
+// exactly this row, and moves its messages.
 func (p *program) decide(c decisionFlags, keep bool, d zabor.Decision) error {
 	k, closeAll, err := p.openDecider(keep, c.StopAt)
 	if err != nil {
@@ -101,7 +101,7 @@ func (p *program) decide(c decisionFlags, keep bool, d zabor.Decision) error {
 // decidedJSON is the documented shape of a decided row.
 type decidedJSON struct {
 	console.Row
-	Messages []decision.Moved `json:"messages"` // that were in a failure transport
+	Messages []decision.Moved `json:"messages"` // out of a failure transport
 }
 
 func newDecidedJSON(row zabor.Row, messages []decision.Moved) decidedJSON {

@@ -26,12 +26,12 @@ type manyJSON struct {
 	console.Key
 	Action   string           `json:"action"`
 	Decided  bool             `json:"decided"` // the row is as it was to be
-	State    string           `json:"state"`   // of the row now; empty: there is none
+	State    string           `json:"state"`   // of the row now; empty: it has no row
 	Messages []decision.Moved `json:"messages"`
 	Error    string           `json:"error"` // empty: all was done
 }
 
-// Run takes the decisions one by one. Those that cannot be taken are listed; the
+// Run takes the decisions one by one. Refused ones are listed; the
 // others are taken all the same.
 func (c *fenceDecide) Run(p *program) error {
 	in := io.Reader(os.Stdin)

@@ -14,8 +14,8 @@ import (
 	"zabor/internal/stopat"
 )
 
-// whoDecides is who decides: the one named, else the user of this session, else the one
-// whose process this is.
+// whoDecides returns the name of the person: by, else the user of this session, else the owner
+// of this process.
 func whoDecides(by string) (string, error) {
 	if by == "" {
 		by = os.Getenv("USER")
@@ -29,7 +29,7 @@ func whoDecides(by string) (string, error) {
 	return by, nil
 }
 
-// announce says what m will do.
+// announce prints the effect of m.
 func announce(ctx context.Context, to io.Writer, k *decision.Decider, m decision.Planned) {
 	fmt.Fprintf(to, "zabor: %s\n", strings.Join(k.Preview(ctx, m), "\nzabor: "))
 	for _, warning := range m.Warnings() {

@@ -135,7 +135,7 @@ func (c *doctorCommand) print(p *program, report doctor.Report) error {
 	return report.Text(p.stdout, c.FixHint)
 }
 
-// named adds the servers that flags name.
+// named adds the servers of the flags.
 func (c *doctorCommand) named(t *preflight.Servers) error {
 	for _, one := range []struct {
 		flag, variable string

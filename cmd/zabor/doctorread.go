@@ -13,7 +13,7 @@ import (
 	"zabor/internal/serve"
 )
 
-// doctorOptions is what zabor's own file says about an application.
+// doctorOptions returns the facts about an application in zabor's own file.
 func doctorOptions(project *app.Project, file *config.Config) doctor.Options {
 	var o doctor.Options
 	if _, err := os.Stat(filepath.Join(project.Root, "zabor.yaml")); err == nil {
@@ -37,7 +37,7 @@ func doctorOptions(project *app.Project, file *config.Config) doctor.Options {
 	return o
 }
 
-// paths are the folders and files to read, that of --app first.
+// paths returns the folders and files to read, the one of --app first.
 func (c *doctorCommand) paths(file *config.Config) []string {
 	paths := c.Paths
 	if c.App != "" {

@@ -12,7 +12,7 @@ import (
 	"zabor/internal/exit"
 )
 
-// readExports are the files that --provider-export names.
+// readExports returns the files of --provider-export.
 func (p *program) readExports(named []string, columns string) ([]audit.Export, error) {
 	var mapped *audit.Columns
 	if columns != "" {
@@ -39,7 +39,7 @@ func (p *program) readExports(named []string, columns string) ([]audit.Export, e
 	return exports, nil
 }
 
-// exports are the files that the flags name.
+// exports returns the files of the flags.
 func (c *importCommand) exports(p *program, file *config.Config) ([]audit.Export, error) {
 	if c.PaymentsQuery == "" && len(c.ProviderExport) == 0 {
 		return nil, nil

@@ -31,8 +31,8 @@ type failedForget struct {
 	Yes    bool     `help:"Do it; else only say what would be deleted."`
 }
 
-// worthRetrying are those of messages that are to be put back, and says which are not. None
-// is put back while there are some that an import must hold first.
+// worthRetrying returns the messages to put back, and prints the others. It returns no message
+// while an import must hold some of them first.
 func (c *failedRetry) worthRetrying(p *program, f *failures.Transports, messages []failures.Entry) (wanted []failures.Entry, err error) {
 	untaken := 0
 	for _, m := range messages {
@@ -90,7 +90,7 @@ func (c *failedRetry) chosen(ctx context.Context, f *failures.Transports) ([]fai
 	return all, nil
 }
 
-// noted does one thing with m, and notes who does it and why.
+// noted does one thing with m, with a note of the person and the reason.
 func noted(ctx context.Context, f *failures.Transports, m failures.Entry, one dashboard.Move, do func(context.Context, string) error) error {
 	one.Message = dashboard.FailedMessage{FailedID: dashboard.FailedID{Queue: m.In.Queue, Transport: m.Kind, ID: m.FailedID}, Class: m.Class}
 	if k, ok := f.Key(m.Message); ok {
@@ -99,8 +99,8 @@ func noted(ctx context.Context, f *failures.Transports, m failures.Entry, one da
 	return one.Do(ctx, f.Store, f.File.Scope, func(ctx context.Context) error { return do(ctx, m.FailedID) })
 }
 
-// each does one thing to each message, says so, and stops at the first that
-// fails. One that is gone meanwhile was somebody else's, and one that a worker has is
+// each does one thing to each message, says so, and stops at the first
+// error. A message gone meanwhile was another person's, and a message in a worker's hands is
 // left to it.
 func (p *program) each(messages []failures.Entry, do func(failures.Entry) (string, error)) error {
 	done, inHand := 0, 0

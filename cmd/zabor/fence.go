@@ -71,7 +71,7 @@ func (c *fenceList) Run(p *program) error {
 	}
 }
 
-// listPrinter writes rows one by one, so that a long list needs no memory.
+// listPrinter writes rows one by one: a long list needs no memory.
 type listPrinter struct {
 	row func(zabor.Row) error
 	end func() error

@@ -23,7 +23,7 @@ type fenceShow struct {
 	JSON  bool   `name:"json" help:"One JSON object."`
 }
 
-// requestText says what is kept of row's request.
+// requestText says how much of row's request is kept.
 func requestText(row zabor.Row) string {
 	switch {
 	case row.Open.Sealed.Request != nil:
@@ -36,7 +36,7 @@ func requestText(row zabor.Row) string {
 	return "not kept, since it holds what may not be (a card number): it is never sent again, only looked up"
 }
 
-// answerText says what is kept of the provider's answer to row.
+// answerText says how much of the provider's answer to row is kept.
 func answerText(row zabor.Row) string {
 	switch a := row.Answer; {
 	case a == nil:
@@ -54,7 +54,7 @@ func fromBefore(row zabor.Row) bool {
 	return row.Cause == zabor.ByImport || row.Cause == zabor.ByConflict && row.Open.Lease == 0
 }
 
-// nextStep says what a person may do about row.
+// nextStep returns the next step of a person about row.
 func nextStep(row zabor.Row) string {
 	switch {
 	case row.State == zabor.Held && fromBefore(row):

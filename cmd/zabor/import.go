@@ -17,7 +17,7 @@ type importCommand struct {
 	JSON           bool     `name:"json" help:"One JSON object."`
 }
 
-// Help is what zabor import --help says beside the flags.
+// Help returns the text of zabor import --help beside the flags.
 func (*importCommand) Help() string {
 	return "Once, before the first start on a queue, with its PHP workers stopped. What --payments-query and --provider-export name was charged before: it gets settled rows, so that no message charges it again. A message that another worker has had (reserved, delivered before, waiting for a retry, or failed) " +
 		"may have been charged by it; where no payment explains it and there is no row, one is written that is held for a person. Nothing is called, no message is moved, and no hook runs. It may be run again: what has a row is left alone."
@@ -45,7 +45,7 @@ func (c *importCommand) Run(p *program) error {
 	}
 	defer closeAll()
 	if !c.DryRun {
-		// The rows' keys are those that the steps make now.
+		// The keys of the rows are made by the steps of now.
 		if _, err := p.CheckKeys(p.ctx, p.Keys(file, store, list), true); err != nil {
 			return err
 		}
@@ -56,7 +56,7 @@ func (c *importCommand) Run(p *program) error {
 		}
 	}
 	result := importResult{DryRun: c.DryRun, Payments: []takeover.Source{}, Problems: []takeover.Problem{}, Queues: []takeover.Inventory{}, WithoutKey: []takeover.Unkeyed{}}
-	// First what explains messages, then the messages.
+	// First the payments as explanations, then the messages.
 	exports, err := c.exports(p, file)
 	if err != nil {
 		return err

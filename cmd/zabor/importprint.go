@@ -14,7 +14,7 @@ import (
 	"zabor/internal/takeover"
 )
 
-// importResult is what an import did; its JSON is documented.
+// importResult is the result of an import; its JSON is documented.
 type importResult struct {
 	DryRun     bool                 `json:"dry_run"`
 	Payments   []takeover.Source    `json:"payments"`
@@ -86,7 +86,7 @@ func (r importResult) print(to io.Writer) error {
 	return nil
 }
 
-// printPayments prints the part of the report that is about payments.
+// printPayments prints the part of the report about payments.
 func printPayments(to io.Writer, p *takeover.Payments, dryRun bool) error {
 	w := tabwriter.NewWriter(to, 0, 8, 2, ' ', tabwriter.AlignRight)
 	now := "now"

@@ -24,8 +24,8 @@ type schemaShow struct {
 // schemaJSON is the documented shape of a step's schema.
 type schemaJSON struct {
 	Step       string          `json:"step"`
-	Epoch      int             `json:"epoch"`    // 0: none is in force
-	InForce    *step.KeySchema `json:"in_force"` // null: none
+	Epoch      int             `json:"epoch"`    // 0: not in force
+	InForce    *step.KeySchema `json:"in_force"` // null: not in force
 	Configured *step.KeySchema `json:"configured"`
 	Changed    bool            `json:"changed"`
 	Blocked    string          `json:"blocked,omitempty"` // why it does not come into force by itself

@@ -1,5 +1,5 @@
 // Command zabor is a fence around payment calls: each (order, step) is charged
-// at most once, although the queue that asks for it delivers at least once.
+// at most once, although its queue delivers at least once.
 package main
 
 import (
@@ -21,11 +21,11 @@ func main() {
 	}()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	redis.SetLogger(quiet{}) // what it says comes back as an error too
+	redis.SetLogger(quiet{}) // its messages come back as errors too
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// quiet is a logger of nothing.
+// quiet is a logger without output.
 type quiet struct{}
 
 func (quiet) Printf(context.Context, string, ...any) {}

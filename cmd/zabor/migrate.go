@@ -56,5 +56,5 @@ func (c *migrateCommand) Run(p *program) error {
 	if _, err = fmt.Fprintf(p.stdout, "the tables of the fence in %s %s\n", file.Fence, done); err != nil || len(c.GiveUp) == 0 {
 		return err
 	}
-	return p.giveUp(file, store, c.GiveUp)
+	return p.releaseQueues(file, store, c.GiveUp)
 }

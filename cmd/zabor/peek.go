@@ -24,7 +24,7 @@ type peekCommand struct {
 	JSON    bool   `name:"json" help:"One JSON object."`
 }
 
-// Help is what zabor peek --help says beside the flags.
+// Help returns the text of zabor peek --help beside the flags.
 func (*peekCommand) Help() string {
 	return "What zabor would do with each message, now: its key, the request as it would be sent, and the verdict. No message is taken, nothing is called, and nothing is written, on Redis or in a database. " +
 		"It works before \"zabor migrate\" too: then there are no rows yet, and the keys that travel to the provider are not known."
@@ -73,7 +73,7 @@ func (c *peekCommand) Run(p *program) error {
 	return out.end()
 }
 
-// file looks at one message that is in a file.
+// file looks at one message in a file.
 func (c *peekCommand) file(ctx context.Context, k *peek.Peeker, list []connect.Queue, out *peekOutput) error {
 	if len(list) != 1 {
 		return exit.Usage(fmt.Errorf("--message %s: whose message is it? there are the queues %v", c.Message, slices.Sorted(maps.Keys(k.File.Queues))), "name one: zabor peek QUEUE --message FILE")
@@ -82,7 +82,7 @@ func (c *peekCommand) file(ctx context.Context, k *peek.Peeker, list []connect.Q
 	if err != nil {
 		return exit.Usage(fmt.Errorf("--message: %w", err), "")
 	}
-	raw = bytes.TrimRight(raw, "\r\n") // of whoever saved it
+	raw = bytes.TrimRight(raw, "\r\n") // added by an editor
 	one, err := k.Plan(ctx, list[0], list[0].Decode(raw), "file")
 	if err != nil {
 		return err
@@ -147,7 +147,7 @@ func (c *peekCommand) queues(p *program, k *peek.Peeker, list []connect.Queue, o
 			if err != nil {
 				return err
 			}
-			one.ID = m.FailedID // that which "zabor failed" takes
+			one.ID = m.FailedID // the id of "zabor failed"
 			if err := out.message(one); err != nil {
 				return err
 			}

@@ -14,7 +14,7 @@ import (
 	"zabor/worker"
 )
 
-// peekedQueue is what a queue holds.
+// peekedQueue counts the messages of a queue.
 type peekedQueue struct {
 	Queue    string         `json:"queue"`
 	Ready    int64          `json:"ready"`
@@ -23,7 +23,7 @@ type peekedQueue struct {
 	More     []worker.Place `json:"more"` // places with more messages than are shown
 }
 
-// peekOutput prints what was seen as it comes, or all of it as one JSON object.
+// peekOutput prints messages as they come, or all of them as one JSON object.
 type peekOutput struct {
 	json     bool
 	to       io.Writer

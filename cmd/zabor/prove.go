@@ -125,7 +125,7 @@ func (c *proveCommand) matrix(p *program, place *prove.Place) error {
 	return nil
 }
 
-// unproven is the error of a proof that has no report.
+// unproven is the error of a proof without a report.
 func unproven(p *program, err error) error {
 	if p.ctx.Err() != nil {
 		return exit.Bad(errors.New("the proof was stopped before its end: nothing is known of the fence by it"), "")
@@ -171,7 +171,7 @@ func (c *proveCommand) soak(p *program, place *prove.Place) error {
 	return nil
 }
 
-// proveWorkerCommand is a worker of one of the strategies that have no fence. Its
+// proveWorkerCommand is a worker of a strategy without a fence. Its
 // settings come by its input.
 type proveWorkerCommand struct {
 	StopAt string `help:"As that of worker."`

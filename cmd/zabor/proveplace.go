@@ -16,8 +16,8 @@ import (
 )
 
 // place is where the proof happens: embedded, or where the command line names a
-// configuration, on its servers. A host's ZABOR_CONFIG is for its workers: nobody
-// who types two words means that host's Redis and database by them.
+// configuration, on its servers. A host's ZABOR_CONFIG is for its workers: a person
+// typing two words does not mean this host's Redis and database.
 func (p *program) place(dir string) (place *prove.Place, closePlace func() error, err error) {
 	if !p.named("config") {
 		place, closePlace, err = prove.Embedded(p.ctx, dir)
@@ -29,7 +29,7 @@ func (p *program) place(dir string) (place *prove.Place, closePlace func() error
 	}
 	place.Version = version
 	for _, variable := range os.Environ() {
-		if !strings.HasPrefix(variable, "ZABOR_") { // what is set for this command is not meant for its workers
+		if !strings.HasPrefix(variable, "ZABOR_") { // the variables of this command are not for its workers
 			place.Env = append(place.Env, variable)
 		}
 	}
@@ -37,7 +37,7 @@ func (p *program) place(dir string) (place *prove.Place, closePlace func() error
 	return place, closePlace, err
 }
 
-// ownPlace is a place on the servers of the configuration. Nobody but the proof takes from
+// ownPlace is a place on the servers of the configuration. Only the proof takes from
 // its queues there.
 func (p *program) ownPlace(dir string) (*prove.Place, func() error, error) {
 	file, err := p.load()
@@ -73,14 +73,14 @@ func (p *program) ownPlace(dir string) (*prove.Place, func() error, error) {
 		return errors.Join(remove(), closePlace())
 	}
 	if err != nil {
-		_ = closeAll() // it has removed what it had made
+		_ = closeAll() // it has removed its own data
 		return nil, nil, placeFailure(err)
 	}
 	return place, closeAll, nil
 }
 
-// fencing is what the proof's fence has of the file's own: of the first queue of each
-// framework what that says of missing rows. Nobody shares the proof's queues.
+// fencing returns the settings of the file for the proof's fence: of the first queue of each
+// framework the setting of missing rows. The proof's queues are not shared.
 func fencing(file *config.Config) prove.Fencing {
 	f := prove.Fencing{
 		EncryptionKey: string(file.EncryptionKey), Journal: file.Journal != "", Attempts: file.Attempts,

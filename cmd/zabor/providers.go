@@ -59,7 +59,7 @@ func (c *providersList) Run(p *program) error {
 type providerSummary struct {
 	provider.Builtin
 	Callable bool     `json:"callable"`
-	Calls    []string `json:"calls,omitempty"` // names of the lines that are taken
+	Calls    []string `json:"calls,omitempty"` // names of the supported lines
 }
 
 func summary(b provider.Builtin) providerSummary {

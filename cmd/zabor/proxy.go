@@ -47,8 +47,8 @@ func (c *serveCommand) Run(p *program) error {
 	return p.Doors(p.ctx, file, store, "serve", serve.Options{AcceptEviction: c.AcceptEviction})
 }
 
-// openFor opens the fence for a process that runs until a signal. choose says what is wrong
-// with the configuration, or takes out what is not wanted.
+// openFor opens the fence for a process without an end of its own. choose refuses a
+// configuration, or takes out its unwanted parts.
 func (p *program) openFor(choose func(*config.Config) error) (*config.Config, *sqlstore.Store, error) {
 	p.serves = true
 	file, store, err := p.openFence()

@@ -16,8 +16,8 @@ import (
 	"zabor/internal/serve"
 )
 
-// cli is every command and flag. Global flags, and those of commands that run until they
-// are stopped, may also come as ZABOR_FLAG_NAME. What a person confirms or filters may not.
+// cli is every command and flag. Global flags, and flags of commands without an end of their
+// own, may also come as ZABOR_FLAG_NAME. A person's confirmations and filters may not.
 type cli struct {
 	Config    string `short:"c" placeholder:"FILE" help:"The configuration. Else $ZABOR_CONFIG, ./zabor.yaml, /etc/zabor/zabor.yaml."`
 	EnvFile   string `placeholder:"FILE" help:"A dotenv file beside the environment, such as the application's .env; the environment wins."`
@@ -51,7 +51,7 @@ type cli struct {
 	Manual      manualCommand      `cmd:"" hidden:"" help:"Write the manual's pages, as Markdown."`
 }
 
-// program is what every command is given.
+// program is the argument of every command.
 type program struct {
 	ctx            context.Context
 	stdout, stderr io.Writer
@@ -60,7 +60,7 @@ type program struct {
 	model *kong.Application // the commands and flags
 	path  []*kong.Path      // the command line, as it was read
 
-	serves bool // the command runs until a signal stops it, which is no failure
+	serves bool // the command runs until a signal: this is no failure
 }
 
 // run is the whole program; it returns the exit code.
@@ -97,8 +97,8 @@ func runSeeded(ctx context.Context, args []string, stdout, stderr io.Writer, see
 	return p.report(parsed.Run(p))
 }
 
-// withoutVariables takes the environment variable from each flag of a command that does
-// one thing and ends: a variable that was left over must confirm nothing.
+// withoutVariables takes the environment variable from each flag of a command with an end
+// of its own: a forgotten variable must not confirm.
 func withoutVariables(k *kong.Kong) error {
 	return kong.Visit(k.Model, func(node kong.Visitable, next kong.Next) error {
 		command, ok := node.(*kong.Node)
@@ -111,8 +111,8 @@ func withoutVariables(k *kong.Kong) error {
 	})
 }
 
-// asked is args in the words that the parser knows: no words, "help" and "--version" are
-// what people type first.
+// asked is args in the words of the parser: no words, "help" and "--version" are
+// typed first by many people.
 func asked(args []string) []string {
 	switch {
 	case len(args) == 0:
@@ -135,7 +135,7 @@ func (p *program) report(err error) int {
 		code, hint = f.Code, f.Hint
 	}
 	if p.ctx.Err() != nil && code == exit.NotReached {
-		// It is this process that did not wait for the server.
+		// This process did not wait for the server.
 		if p.serves {
 			fmt.Fprintln(p.stderr, "zabor: stopped before it had started; no message was taken")
 			return exit.Good

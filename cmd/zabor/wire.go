@@ -12,7 +12,7 @@ import (
 	"zabor/sqlstore"
 )
 
-// load reads the configuration that the flags name.
+// load reads the configuration of the flags.
 func (p *program) load() (*config.Config, error) { return connect.Load(p.cli.Config, p.cli.EnvFile) }
 
 // openFence reads the configuration and opens the fence's database.
@@ -29,7 +29,7 @@ func (p *program) openFence() (*config.Config, *sqlstore.Store, error) {
 	return c, store, nil
 }
 
-// openFailures opens the failure transports of the named queues; none named: of
+// openFailures opens the failure transports of the named queues; without names: of
 // all.
 func (p *program) openFailures(names []string) (f *failures.Transports, closeAll func(), err error) {
 	file, store, err := p.openFence()
@@ -44,7 +44,7 @@ func (p *program) openFailures(names []string) (f *failures.Transports, closeAll
 	return f, func() { closeQueues(); store.Close() }, nil
 }
 
-// failuresOf opens the failure transports of the named queues of file; none named: of
+// failuresOf opens the failure transports of the named queues of file; without names: of
 // all. The store stays open when closeQueues is called.
 func (p *program) failuresOf(file *config.Config, store *sqlstore.Store, names []string) (f *failures.Transports, closeQueues func(), err error) {
 	choice := workerCommand{Queue: names}
@@ -60,7 +60,7 @@ func (p *program) failuresOf(file *config.Config, store *sqlstore.Store, names [
 
 var variableName = regexp.MustCompile(`^[A-Za-z_]\w*$`)
 
-// address is what the environment variable of that name holds. What was given
+// address returns the value of an environment variable. The argument
 // may be an address itself, with a password: it is not repeated.
 func address(flag, name string) (string, error) {
 	if !variableName.MatchString(name) {

@@ -30,7 +30,7 @@ func (c *workerCommand) Run(p *program) error {
 	return p.Worker(p.ctx, file, store, serve.Options{AcceptEviction: c.AcceptEviction, Drain: c.Drain, StopAt: c.StopAt, Left: p.stderr})
 }
 
-// choose keeps only the queues that the flags name.
+// choose keeps only the queues of the flags.
 func (c *workerCommand) choose(file *config.Config) error {
 	if err := knownQueues(file, "--queue", c.Queue); err != nil {
 		return err
@@ -41,7 +41,7 @@ func (c *workerCommand) choose(file *config.Config) error {
 	return nil
 }
 
-// knownQueues demands that file has queues, and those that flag names.
+// knownQueues demands queues in file, among them the names of flag.
 func knownQueues(file *config.Config, flag string, names []string) error {
 	if len(file.Queues) == 0 {
 		return exit.Usage(fmt.Errorf("%s: no queues are configured", file.Path), "write them under queues:")

@@ -1,5 +1,5 @@
 // Package demo does zabor's main job on an embedded Redis, fence and provider, with
-// workers that are killed.
+// killed workers.
 package demo
 
 import (
@@ -26,7 +26,7 @@ import (
 	"zabor/sqlstore"
 )
 
-// Result is what the demo has counted. Its JSON is documented.
+// Result is the count of a demo. Its JSON is documented.
 type Result struct {
 	ProviderSuccesses int64   `json:"provider_successes"`
 	UniqueRows        int     `json:"unique_rows"`
@@ -85,7 +85,7 @@ type run struct {
 	provider *sandbox.Sandbox
 
 	mu     sync.Mutex
-	worker *os.Process // the one that runs
+	worker *os.Process // the running one
 	killed int
 }
 
@@ -225,7 +225,7 @@ func (d *run) add(c produce.Charge, asJSON bool) error {
 }
 
 // charged is told of each charge while the provider's answer still waits. It
-// kills the worker that waits for it.
+// kills the waiting worker.
 func (d *run) charged(c sandbox.Charge) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -23,7 +23,7 @@ func Of(p *app.Project) string {
 }
 
 // writer writes a zabor.yaml for an application. It writes no secret: where
-// one is needed, the variable that holds it.
+// one is needed, the name of its variable.
 type writer struct {
 	*app.Project
 	payments []doctor.Payment
@@ -68,8 +68,8 @@ func (w *writer) scope() string {
 	return cmp.Or(slug, "shop") + "-" + strings.Trim(noName.ReplaceAllString(strings.ToLower(w.Environment.Str()), "-"), "-")
 }
 
-// refer is v as zabor.yaml can hold it: the variable that it came from, with what
-// it is where that is not set; else its text. A secret is never a text.
+// refer returns v for zabor.yaml: the variable of its origin, with its
+// value as the default if the variable is not set; else its text. A secret is never a text.
 func refer(v *app.Value, secret string) string {
 	env := v.Origin().Env
 	name, unset := strings.CutSuffix(env, " is not set")
@@ -88,12 +88,12 @@ func refer(v *app.Value, secret string) string {
 	return "${" + name + "}"
 }
 
-// escape is a text in which zabor.yaml sees no variable.
+// escape returns text without variables for zabor.yaml.
 func escape(text string) string { return strings.ReplaceAll(text, "$", "$$") }
 
 func quote(text string) string { return strconv.Quote(text) }
 
-// database is the fence's: the application's own, so that hooks can ride along.
+// database writes the fence's database: the application's own, so hooks can ride along.
 func (w *writer) database() {
 	const why = "the application's own database, so that its rows can ride along; "
 	d := w.Database()

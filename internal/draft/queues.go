@@ -10,8 +10,8 @@ import (
 	"zabor/internal/app"
 )
 
-// queue is the connection of Laravel on Redis that jobs go to which ask for the one of
-// that name: else the default one, else the first; nil: none is on Redis.
+// queue returns the connection of Laravel on Redis for jobs of the connection of
+// this name: it, else the default one, else the first; nil: Redis has no queue.
 func (w *writer) queue(name string) *app.Queue {
 	var found *app.Queue
 	for _, q := range w.Queues() {
@@ -26,7 +26,7 @@ func (w *writer) queue(name string) *app.Queue {
 	return found
 }
 
-// connection is that of the first payment; empty: the default.
+// connection returns the connection of the first payment; empty: the default.
 func (w *writer) connection() string {
 	if len(w.payments) == 0 {
 		return ""
@@ -160,7 +160,7 @@ func (w *writer) queues() {
 	}
 }
 
-// What a DSN holds of secrets that are no variables.
+// Secrets in a DSN without variables.
 var (
 	writtenOut  = regexp.MustCompile(`(://(?:[^:@/?${]*:)?)[^@/?${]+@`)
 	authWritten = regexp.MustCompile(`(\bauth(?:\[\])?=)[^&${]+`)
@@ -209,7 +209,7 @@ func (w *writer) transports() {
 }
 
 // dsn is the transport's DSN with variables in place of placeholders, and with
-// the options that stand beside it. A password that is written out is replaced.
+// the options beside it. A password in clear is replaced.
 func (w *writer) dsn(q app.Queue) string {
 	path := "framework.messenger.transports." + q.Name
 	text := cmp.Or(w.Written(path).Str(), w.Written(path+".dsn").Str())

@@ -51,7 +51,7 @@ var (
 	notCharge  = regexp.MustCompile(`(?i)refund|capture|payout`)
 )
 
-// steps are comments: what is sent to a provider is for a person to write.
+// steps are comments: the request to a provider is for a person to write.
 func (w *writer) steps() {
 	w.line("", "")
 	if len(w.payments) == 0 {
@@ -152,13 +152,13 @@ func requestOf(provider, step string) string {
 `
 }
 
-// roubles are the providers that charge in roubles.
+// roubles are the providers with charges in roubles.
 var roubles = []string{"yookassa", "tbank", "cloudpayments"}
 
-// stepCharge is the step of what init takes for a new payment.
+// stepCharge is the step of a new payment.
 const stepCharge = "charge"
 
-// stepNameOf is what the call that was found does; of a charge, what the class of its
+// stepNameOf returns the kind of a call; of a charge, the kind in the class of its
 // message says.
 func stepNameOf(payment doctor.Payment) string {
 	if payment.Kind != stepCharge && payment.Kind != "" {
@@ -170,7 +170,7 @@ func stepNameOf(payment doctor.Payment) string {
 	return stepCharge
 }
 
-// bus names the other messages, which PHP goes on to handle.
+// bus names the other messages: PHP goes on to handle them.
 func (w *writer) bus() {
 	var others []string
 	money := func(class string) bool {

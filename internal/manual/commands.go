@@ -4,8 +4,8 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// eachCommand gives every command that help shows, the program itself first, with
-// the words that lead to it.
+// eachCommand gives every visible command, the program itself first, with
+// its words.
 func eachCommand(root *kong.Node, do func(n *kong.Node, path string)) {
 	var walk func(n *kong.Node, path string)
 	walk = func(n *kong.Node, path string) {

@@ -8,7 +8,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// Completion prints a script for shell that completes the commands and flags of root.
+// Completion prints a script for shell with the commands and flags of root.
 // shell is bash, zsh or fish.
 func Completion(w io.Writer, root *kong.Node, shell string) {
 	if shell == "fish" {
@@ -22,8 +22,8 @@ func Completion(w io.Writer, root *kong.Node, shell string) {
 	bash(w, root)
 }
 
-// bash prints a function that looks up the words typed so far, flags left
-// out, in a table of what may follow them.
+// bash prints a function to look up the words typed so far, flags left
+// out, in a table of the next words.
 func bash(w io.Writer, root *kong.Node) {
 	fmt.Fprint(w, `_zabor() {
 	local word path='zabor' words=''

@@ -1,5 +1,5 @@
-// Package manual writes man pages and shell completion from the definitions that
-// parse the commands and read zabor.yaml.
+// Package manual writes man pages and shell completion. Its sources are the parsers of
+// the commands and of zabor.yaml.
 package manual
 
 import (
@@ -28,7 +28,7 @@ func Pages(root *kong.Node, schema []byte) (map[string]string, error) {
 	return pages, nil
 }
 
-// programPage is zabor(1): what there is, and what is true of every command.
+// programPage is zabor(1): the commands, and the facts common to all of them.
 func programPage(root *kong.Node) string {
 	var w strings.Builder
 	fmt.Fprintf(&w, "# NAME\n\nzabor - %s\n\n", strings.TrimSuffix(markdown(lowerFirst(root.Help)), "."))
@@ -54,7 +54,7 @@ func programPage(root *kong.Node) string {
 	return w.String()
 }
 
-// commandPage is the page of a command and all that is below it.
+// commandPage is the page of a command and its subcommands.
 func commandPage(n *kong.Node) string {
 	var w strings.Builder
 	fmt.Fprintf(&w, "# NAME\n\nzabor-%s - %s\n\n# SYNOPSIS\n\n", n.Name, strings.TrimSuffix(markdown(lowerFirst(n.Help)), "."))
@@ -106,7 +106,7 @@ func synopsis(n *kong.Node) string {
 	return text
 }
 
-// flags writes those that help shows.
+// flags writes the visible flags.
 func flags(w *strings.Builder, list []*kong.Flag) {
 	for _, f := range list {
 		if f.Hidden {
@@ -127,7 +127,7 @@ func flags(w *strings.Builder, list []*kong.Flag) {
 	}
 }
 
-// property is what the file's schema says of one key.
+// property is one key of the file's schema.
 type property struct {
 	Description string
 	Default     any
@@ -156,7 +156,7 @@ func yamlPage(schema []byte) (string, error) {
 	return w.String(), nil
 }
 
-// keys writes the keys below path, and what is below each.
+// keys writes the keys below path, with their own keys.
 func keys(w *strings.Builder, of property, path string) {
 	for _, name := range slices.Sorted(maps.Keys(of.Properties)) {
 		one := of.Properties[name]
@@ -175,7 +175,7 @@ func keys(w *strings.Builder, of property, path string) {
 	}
 }
 
-// below writes what is below a key, in whichever form the schema has it.
+// below writes the keys below a key, in any form of the schema.
 func below(w *strings.Builder, one property, path string) {
 	keys(w, one, path)
 	var each property
@@ -190,7 +190,7 @@ func below(w *strings.Builder, one property, path string) {
 	}
 }
 
-// words are those that a key may be, where it may not be anything else.
+// words are the values of a key with a fixed list of them.
 func (p property) words() (words []string) {
 	for _, form := range append([]property{p}, p.AnyOf...) {
 		for _, word := range form.Enum {
@@ -200,12 +200,12 @@ func (p property) words() (words []string) {
 	return words
 }
 
-// define writes a term and what it is.
+// define writes a term and its meaning.
 func define(w *strings.Builder, term, text string) {
 	fmt.Fprintf(w, "%s\n: %s\n\n", term, cmp.Or(strings.ReplaceAll(text, "\n", " "), "-"))
 }
 
-// markdown is text that means nothing to Markdown.
+// markdown escapes text for Markdown.
 func markdown(text string) string {
 	return strings.NewReplacer(`\`, `\\`, "`", "\\`", "*", `\*`, "_", `\_`, "[", `\[`, "]", `\]`, "<", `\<`, ">", `\>`, "#", `\#`, "|", `\|`).Replace(text)
 }

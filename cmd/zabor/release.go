@@ -11,11 +11,11 @@ import (
 	"zabor/sqlstore"
 )
 
-// giveUp takes the markers of the named queues away, as a drain does that leaves
-// nothing, and lists what is left on them that PHP's workers would charge for a second
-// time. It takes no message. The markers go first and whatever is left: without one a
+// releaseQueues takes the markers of the named queues away, as a complete drain
+// does, and lists the messages left on them with the risk of a second charge by PHP's
+// workers. It takes no message. The markers go first in any case: without one a
 // start only asks more.
-func (p *program) giveUp(file *config.Config, store *sqlstore.Store, names []string) error {
+func (p *program) releaseQueues(file *config.Config, store *sqlstore.Store, names []string) error {
 	choice := workerCommand{Queue: names}
 	if err := choice.choose(file); err != nil {
 		return err
