@@ -89,11 +89,7 @@ func (f *Fence) Decide(ctx context.Context, d Decision) (Row, error) {
 	if err != nil {
 		return row, fmt.Errorf("%s: %w", d.Key, err)
 	}
-	was := string(row.State)
-	if next.Reference != row.Reference && row.Reference != "" { // that of a payment which was declined in the end
-		was += " with reference " + row.Reference
-	}
-	note := &Note{Epoch: next.Claim.Epoch, Kind: string(d.Action), By: d.By, Text: fmt.Sprintf("was %s: %s", was, d.Reason)}
+	note := &Note{Epoch: next.Claim.Epoch, Kind: string(d.Action), By: d.By, Text: row.was() + ": " + d.Reason}
 	written, err := f.swap(ctx, row, next, Write{Note: note})
 	if shared, ok := errors.AsType[*ReferenceError](err); ok {
 		return row, fmt.Errorf("%s: %w", d.Key, refusal("the reference %s is that of %s: look both orders up at the provider", shared.Reference, shared.Owner))

@@ -48,15 +48,12 @@
 //
 // # What is watched
 //
-// Fence.Log takes a logger, Fence.Alert what a person must know, Fence.Called
-// every call; package zabor/metrics counts into a prometheus.Registerer of the
-// caller's (metrics.Register), and package zabor/tracing makes spans with a
-// TracerProvider of the caller's (tracing.Over): both wrap the store, the call and
-// the look-up. Fence.Now and Resolver.Now are the clock of tests. The package has
-// no variables of its own, so a program may have as many fences as it likes.
+// See [Observer]. Packages zabor/metrics and zabor/tracing wrap the store, the call and
+// the look-up. The package has no variables: a program may have many fences.
 //
 // # Tests
 //
-// sqlstore.OpenMemory is a store in memory that does all that the others do.
-// Package zabor/zabortest has the suite that any other Store must pass.
+// sqlstore.OpenMemory is a store in memory that does all that the others do. Package
+// zabor/zabortest has the suite of any other Store. Fence.Now and Resolver.Now are the
+// clock of tests.
 package zabor

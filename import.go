@@ -20,11 +20,23 @@ func (f *Fence) Import(ctx context.Context, e Effect, reason string) (row Row, i
 	if err != nil {
 		return Row{}, false, fmt.Errorf("import %s: %w; nothing was written", e.Key, err)
 	}
-	row, err = f.Store.Insert(ctx, fresh, Write{Lease: fresh.Open.Lease, DueIn: Never})
+	row, err = f.Store.Insert(ctx, fresh, Write{Lease: fresh.Open.Lease, DueIn: Never, Note: importNote(fresh)})
 	if err != nil {
 		return Row{}, false, fmt.Errorf("import %s: %w", e.Key, err)
 	}
 	return row, row.Claim == fresh.Claim, nil
+}
+
+// Imported is the kind of a note that an import wrote the row, and what it knew.
+const Imported = "imported"
+
+// importNote is the note of an import's write of row.
+func importNote(row Row) *Note {
+	text := "as " + string(row.State)
+	if row.Reference != "" {
+		text += ", reference " + row.Reference
+	}
+	return &Note{Epoch: row.Claim.Epoch, Kind: Imported, Text: text + ": " + row.Reason}
 }
 
 // imported is the row that Import writes.
@@ -132,11 +144,7 @@ func (f *Fence) ImportPayment(ctx context.Context, p Payment) (row Row, written 
 	}
 	fresh := p.row()
 	fresh.ProviderKey = providerKey(f.Secret, p.Key, 1, requestMain)
-	row, err = f.Store.Insert(ctx, fresh, Write{DueIn: Never})
-	if shared, ok := errors.AsType[*ReferenceError](err); ok {
-		fresh.State, fresh.Cause, fresh.Reason = Held, ByConflict, fmt.Sprintf("the payment %s belongs to %s: %s", shared.Reference, shared.Owner, p.Reason)
-		row, err = f.Store.Insert(ctx, fresh, Write{DueIn: Never})
-	}
+	row, err = f.insertOrHold(ctx, fresh, Write{DueIn: Never, Note: importNote(fresh)})
 	if err != nil {
 		return fail(err)
 	}
@@ -148,11 +156,11 @@ func (f *Fence) ImportPayment(ctx context.Context, p Payment) (row Row, written 
 		if next.Claim == row.Claim {
 			return row, false, nil
 		}
-		note := &Note{Epoch: next.Claim.Epoch, Kind: evidence, Text: "was held: " + row.Reason}
-		err = f.Store.Swap(ctx, row, next, Write{Note: note, DueIn: Never})
+		err = f.Store.Swap(ctx, row, next, Write{Note: importNote(next), DueIn: Never})
 		if shared, ok := errors.AsType[*ReferenceError](err); ok {
-			next, settles = row.follow(Held, ByConflict, fmt.Sprintf("the payment %s belongs to %s: %s", shared.Reference, shared.Owner, p.Reason)), false
-			err = f.Store.Swap(ctx, row, next, Write{Note: note, DueIn: Never})
+			next, settles = conflicting(next, shared), false
+			next.Open = row.Open // a person may settle it yet, and its hook binds of it
+			err = f.Store.Swap(ctx, row, next, Write{Note: importNote(next), DueIn: Never})
 		}
 		switch {
 		case err == nil:

@@ -53,7 +53,7 @@ func OpenJournal(dir string) (*Journal, error) {
 		return nil, fmt.Errorf("journal: %w", err)
 	}
 	j := &Journal{dir: dir}
-	probe := filepath.Join(dir, "probe-"+randomName())
+	probe := filepath.Join(dir, "probe-"+rand.Text())
 	err := j.write(probe, []byte("probe"))
 	if err == nil {
 		err = os.Remove(probe)
@@ -75,7 +75,7 @@ func (j *Journal) keep(row Row, o Outcome) (path string, err error) {
 	if j.Seal != nil {
 		sealed = append([]byte{sealedEntry}, j.Seal(content.Bytes())...)
 	}
-	path = filepath.Join(j.dir, row.Digest()+"-"+randomName()+journalSuffix)
+	path = filepath.Join(j.dir, row.Digest()+"-"+rand.Text()+journalSuffix)
 	return path, j.write(path, sealed)
 }
 
@@ -141,19 +141,9 @@ func (j *Journal) sync() error {
 	return dir.Sync()
 }
 
-func randomName() string {
-	var b [16]byte
-	rand.Read(b[:])
-	return hex.EncodeToString(b[:])
-}
-
 // Digest names k in 32 hexadecimal digits, for names of files.
 func (k Key) Digest() string {
-	var text []byte
-	for _, part := range []string{k.Scope, k.Order, k.Step} {
-		text = appendPart(text, part)
-	}
-	sum := sha256.Sum256(text)
+	sum := sha256.Sum256(k.parts())
 	return hex.EncodeToString(sum[:16])
 }
 

@@ -1,6 +1,7 @@
 package zabor
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -54,13 +55,7 @@ func (k Key) StepName() string {
 // Compare orders keys by order, scope and step, byte for byte. Statements that
 // touch many rows touch them in this order, so that two of them cannot deadlock.
 func (k Key) Compare(l Key) int {
-	if c := strings.Compare(k.Order, l.Order); c != 0 {
-		return c
-	}
-	if c := strings.Compare(k.Scope, l.Scope); c != 0 {
-		return c
-	}
-	return strings.Compare(k.Step, l.Step)
+	return cmp.Or(strings.Compare(k.Order, l.Order), strings.Compare(k.Scope, l.Scope), strings.Compare(k.Step, l.Step))
 }
 
 // ShowCommand is the command line that shows the row of k, safe to be typed into

@@ -147,18 +147,34 @@ func differing(row Row, e Effect) string {
 	if json.Unmarshal([]byte(row.Fingerprint.Fields), &was) != nil || json.Unmarshal([]byte(e.Fingerprint.Fields), &is) != nil {
 		return ""
 	}
+	_, before := was[ofMessages]
+	_, now := is[ofMessages]
 	names := map[string]bool{}
-	for name := range maps.Keys(is) {
-		names[name] = was[name] != is[name]
-	}
-	for name := range maps.Keys(was) {
-		names[name] = was[name] != is[name]
+	for _, fields := range []map[string]string{was, is} {
+		for name := range fields {
+			_, in := was[name]
+			_, out := is[name]
+			names[name] = was[name] != is[name] && (before == now || in == out || !oneDoor(name))
+		}
 	}
 	maps.DeleteFunc(names, func(_ string, differs bool) bool { return !differs })
-	if len(names) == 0 {
+	switch {
+	case len(names) == 0 && before != now:
+		return " (one is a message's, the other came to the proxy)"
+	case len(names) == 0:
 		return ""
 	}
 	return " (another " + strings.Join(slices.Sorted(maps.Keys(names)), ", ") + ")"
+}
+
+// ofMessages is a field of each message's request, and of no request to the proxy.
+const ofMessages = "amount"
+
+// oneDoor reports whether only messages, or only requests to the proxy, have such a
+// field. Then the other's lack of it is no difference.
+func oneDoor(field string) bool {
+	name, _, _ := strings.Cut(field, ".")
+	return slices.Contains([]string{ofMessages, "currency", "message", "load", "prepare", "header"}, name)
 }
 
 // stateError is what the state of a row tells a delivery.

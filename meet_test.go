@@ -316,6 +316,11 @@ func TestDiffering(t *testing.T) {
 		{`{"amount":"1"}`, `{"amount":"1"}`, ""},
 		{``, `{"amount":"1"}`, ""},
 		{`{"amount":"1"}`, `no`, ""},
+		// a message's row, and what came to the proxy
+		{`{"amount":"1","currency":"2","message.cents":"3","path":"4"}`, `{"path":"5","header.Merchant":"6"}`, " (another path)"},
+		{`{"path":"4","body.amount":"6"}`, `{"amount":"1","currency":"2","load.cents":"3","path":"4"}`, " (another body.amount)"},
+		{`{"path":"4"}`, `{"amount":"1","message.cents":"3","path":"4"}`, " (one is a message's, the other came to the proxy)"},
+		{`{"amount":"1"}`, `{"amount":"1","message.cents":"3"}`, " (another message.cents)"},
 	} {
 		if got := differing(Row{Fingerprint: Fingerprint{Message: "m", Fields: tt.was}}, fields(tt.is)); got != tt.want {
 			t.Errorf("%s and %s: %q, want %q", tt.was, tt.is, got, tt.want)

@@ -59,6 +59,9 @@ type Outcome struct {
 	// Lingers, with Unproven: the provider failed inside, and may carry the request out
 	// later by itself. Neither absence nor a replay proves anything then.
 	Lingers bool
+	// Local, with Unsent: this machine or the fence's database is the cause, and not the
+	// provider. It pauses nothing.
+	Local bool
 	// Pause: send nothing more to the provider for a while, although the verdict
 	// alone does not say so. Another server answers in its place (a redirect).
 	Pause bool

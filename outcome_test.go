@@ -327,7 +327,7 @@ func TestProviderKeyVector(t *testing.T) {
 		t.Errorf("provider key %s, want %s", key, want)
 	}
 	uuid, err := UUIDFromProviderKey(key)
-	if want := "93c315a0-473a-8118-a0f2-30fe76e39d6c"; err != nil || uuid != want {
+	if want := "93c315a0-473a-8188-bc8c-3f9db8e75b1c"; err != nil || uuid != want {
 		t.Errorf("as a UUID: %s, %v, want %s", uuid, err, want)
 	}
 }

@@ -143,6 +143,12 @@ func (p *pauses) ended(t pass, k Key, o Outcome, now time.Time) (begun, alone bo
 		delete(p.refused, k)
 	}
 	switch {
+	case o.Verdict == Unsent && o.Local:
+		for i, s := range []*pause{account, step} {
+			if t.probe[i] && s.probing && s.began == t.began[i] {
+				s.probing, s.until = false, now
+			}
+		}
 	case alone:
 		if account.probing {
 			account.probing, account.until = false, now

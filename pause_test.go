@@ -93,6 +93,21 @@ func TestPauses(t *testing.T) {
 	}
 }
 
+// What this machine could not send pauses nothing, and gives a probe back.
+func TestPausesOfThisMachinesFaults(t *testing.T) {
+	c := newCrossing(t)
+	local := Outcome{Verdict: Unsent, Local: true, Reason: "too many open files"}
+	for range 20 {
+		c.begins(chargeKey, local, false)
+	}
+	c.begins(chargeKey, refused, true)
+	c.waits(chargeKey, firstPause)
+	c.pass(firstPause)
+	c.begins(chargeKey, local, false) // the probe
+	c.begins(refundKey, well, false)  // the next probe
+	c.waits(chargeKey, 0)
+}
+
 // Any answer that proves something ends a pause, and what was under way when it began
 // ends it in no way.
 func TestPausesOfCallsUnderWay(t *testing.T) {

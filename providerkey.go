@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base32"
 	"encoding/binary"
+	"fmt"
 	"strings"
 )
 
@@ -22,60 +23,31 @@ var lowerBase32 = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPad
 
 // providerKey is the idempotency key that travels to the provider: 26
 // characters of lower-case base32, derived and never random, so that a lost
-// row gets the same key again. The parts are length-prefixed: no two different
-// keys give the same input.
+// row gets the same key again.
 func providerKey(secret []byte, k Key, generation int, request string) string {
-	var text []byte
-	for _, part := range []string{k.Scope, k.Order, k.Step} {
-		text = appendPart(text, part)
-	}
-	text = binary.BigEndian.AppendUint64(text, uint64(generation))
+	text := binary.BigEndian.AppendUint64(k.parts(), uint64(generation))
 	text = appendPart(text, request)
 	mac := hmac.New(sha256.New, secret)
 	mac.Write(text)
 	return lowerBase32.EncodeToString(mac.Sum(nil))[:26]
 }
 
+// parts are the parts of k, each with its length before it: no two keys have the same.
+func (k Key) parts() []byte {
+	return appendPart(appendPart(appendPart(nil, k.Scope), k.Order), k.Step)
+}
+
 func appendPart(text []byte, part string) []byte {
 	return append(binary.BigEndian.AppendUint64(text, uint64(len(part))), part...)
 }
 
-// UUIDFromProviderKey is a provider key in the shape of a version 8 UUID, for
-// providers that demand one. It holds the first 122 bits of the key.
+// UUIDFromProviderKey is a provider key in the shape of a version 8 UUID (RFC 9562), for
+// providers that demand one: the first 128 bits of the key, six of them replaced.
 func UUIDFromProviderKey(key string) (string, error) {
-	raw, err := lowerBase32.DecodeString(strings.ToLower(key))
-	if err != nil {
-		return "", err
+	u, err := lowerBase32.DecodeString(strings.ToLower(key))
+	if err != nil || len(u) < 16 {
+		return "", fmt.Errorf("%q is no provider key", key)
 	}
-	var u [16]byte
-	// 122 bits of the key around the six fixed bits of RFC 9562.
-	bits := 0
-	next := func() byte {
-		b := raw[bits/8] >> (7 - bits%8) & 1
-		bits++
-		return b
-	}
-	for i := range 128 {
-		var b byte
-		switch {
-		case i >= 48 && i < 52:
-			b = 8 >> (51 - i) & 1
-		case i == 64:
-			b = 1
-		case i == 65:
-			b = 0
-		default:
-			b = next()
-		}
-		u[i/8] |= b << (7 - i%8)
-	}
-	const hex = "0123456789abcdef"
-	out := make([]byte, 0, 36)
-	for i, b := range u {
-		if i == 4 || i == 6 || i == 8 || i == 10 {
-			out = append(out, '-')
-		}
-		out = append(out, hex[b>>4], hex[b&15])
-	}
-	return string(out), nil
+	u[6], u[8] = u[6]&0x0f|0x80, u[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:16]), nil
 }

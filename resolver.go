@@ -376,37 +376,19 @@ func (r *Resolver) find(ctx context.Context, row Row) (Finding, error) {
 	return found, err
 }
 
-// lookupBy says which id a look-up uses. Each kind is a separate request and can fail
-// on its own.
-type lookupBy uint8
-
-const (
-	byRequest   lookupBy = iota // values that the request carried
-	byPrepared                  // the id of the first request of two
-	byReference                 // the reference of a pending row
-)
-
-func lookupOf(row Row) lookupBy {
+// sample is settled, to be looked up as like is; false: it has no id of that kind. Each
+// kind is a separate request and can fail on its own: the reference of a pending row, the
+// id of the first request of two, and what the request carried.
+func sample(like, settled Row) (Row, bool) {
 	switch {
-	case row.State == Pending:
-		return byReference
-	case row.Prepared != "":
-		return byPrepared
-	}
-	return byRequest
-}
-
-// forLookup is row, a settled one, to be looked up by the given id; false: it has none.
-func (r Row) forLookup(by lookupBy) (Row, bool) {
-	switch by {
-	case byReference:
-		r.State = Pending
-	case byPrepared:
-		return r, r.Prepared != ""
+	case like.State == Pending:
+		settled.State = Pending
+	case like.Prepared != "":
+		return settled, settled.Prepared != ""
 	default:
-		r.Prepared = ""
+		settled.Prepared = ""
 	}
-	return r, true
+	return settled, true
 }
 
 // controlled reports whether the look-up of row finds a row that the provider has
@@ -420,19 +402,19 @@ func (r *Resolver) controlled(ctx context.Context, row Row) (bool, error) {
 		return false, err
 	}
 	asked := 0
-	for _, sample := range samples {
-		sample, ok := sample.forLookup(lookupOf(row))
+	for _, settled := range samples {
+		alike, ok := sample(row, settled)
 		if !ok {
 			continue
 		}
 		if asked++; asked > tries {
 			break
 		}
-		found, err := r.find(ctx, sample)
+		found, err := r.find(ctx, alike)
 		if err != nil {
 			return false, err
 		}
-		if found.Outcome.Reference != "" && found.Outcome.Reference == sample.Reference {
+		if found.Outcome.Reference != "" && found.Outcome.Reference == settled.Reference {
 			return true, nil
 		}
 	}

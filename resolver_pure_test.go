@@ -152,7 +152,7 @@ func TestCanReplay(t *testing.T) {
 }
 
 // A settled row vouches for the same kind of look-up only.
-func TestForLookup(t *testing.T) {
+func TestSample(t *testing.T) {
 	settled := Row{State: Settled, Reference: "pay_1", Prepared: "pi_1"}
 	one := Row{State: Settled, Reference: "pay_1"}
 	for _, tt := range []struct {
@@ -168,7 +168,7 @@ func TestForLookup(t *testing.T) {
 		{Row{State: Doubt}, settled, true, Settled, ""},
 		{Row{State: Doubt}, one, true, Settled, ""},
 	} {
-		got, ok := tt.sample.forLookup(lookupOf(tt.like))
+		got, ok := sample(tt.like, tt.sample)
 		if ok != tt.ok || ok && (got.State != tt.state || got.Prepared != tt.prepared) {
 			t.Errorf("for %+v: %s %q, %v; want %s %q, %v", tt.like, got.State, got.Prepared, ok, tt.state, tt.prepared, tt.ok)
 		}

@@ -156,20 +156,28 @@ func (s *saving) insert(ctx context.Context) (Row, error) {
 		next.Open.Lingers = next.Open.Lingers || s.outcome.Lingers
 	}
 	next = next.vanished(f.hookDue(next))
-	w := Write{Lease: s.sent.Open.Lease, DueIn: dueIn(next)}
-	there, err := f.Store.Insert(ctx, next, w)
-	if shared, ok := errors.AsType[*ReferenceError](err); ok {
-		next = conflicting(next, shared)
-		next.Claim.Epoch = 1
-		there, err = f.Store.Insert(ctx, next, w)
-	}
+	there, err := f.insertOrHold(ctx, next, Write{Lease: s.sent.Open.Lease, DueIn: dueIn(next)})
 	if err == nil && there.Claim == next.Claim {
 		text := "the row had vanished when the answer came; it was written again"
-		if next.HookDue != "" {
-			text += ", and the resolver runs its hook " + next.HookDue + "; rows that its hook captured had written may have vanished too"
+		if there.HookDue != "" {
+			text += ", and the resolver runs its hook " + there.HookDue + "; rows that its hook captured had written may have vanished too"
 		}
 		f.alert(there, Critical, "row-vanished", text)
 		f.alertSaved(Row{}, there)
+	}
+	return there, err
+}
+
+// insertOrHold inserts row, or holds it with its reference if another order has that.
+func (f *Fence) insertOrHold(ctx context.Context, row Row, w Write) (Row, error) {
+	there, err := f.Store.Insert(ctx, row, w)
+	if shared, ok := errors.AsType[*ReferenceError](err); ok {
+		if w.Note != nil {
+			note := *w.Note
+			note.Text += fmt.Sprintf("; held: %s has that reference", shared.Owner)
+			w.Note = &note
+		}
+		return f.Store.Insert(ctx, conflicting(row, shared), w)
 	}
 	return there, err
 }
@@ -188,10 +196,11 @@ func (r Row) vanished(hookDue bool) Row {
 // conflicting is next, whose new reference another order has: held, and not settled.
 // The reference stays with it.
 func conflicting(next Row, shared *ReferenceError) Row {
-	id := next.Claim
-	next = next.follow(Held, ByConflict, fmt.Sprintf("the provider answered with the reference %s, which is that of %s: one payment may stand for two orders", shared.Reference, shared.Owner))
-	next.Claim = id
-	next.HookDue = ""
+	reason := fmt.Sprintf("the reference %s is that of %s: one payment may stand for two orders", shared.Reference, shared.Owner)
+	if next.Reason != "" {
+		reason += "; " + next.Reason
+	}
+	next.State, next.Cause, next.Reason, next.HookDue = Held, ByConflict, reason, ""
 	return next
 }
 

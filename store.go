@@ -116,7 +116,7 @@ type Mark struct {
 // Note is one line of the history of a key. Notes are only ever appended.
 type Note struct {
 	Epoch int64     // of the write that it belongs to
-	Kind  string    // "evidence", an [Action], or the [State] that a machine brought it to; at most 32 bytes
+	Kind  string    // "evidence", [Imported], an [Action], or the [State] that a machine brought it to; at most 32 bytes
 	By    string    // the person who decided; empty: this program
 	Text  string    // at most 4,000 bytes; longer ones are cut
 	At    time.Time // the database's; set by the store

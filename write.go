@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -38,7 +39,8 @@ func (f *Fence) insert(ctx context.Context, row Row, replayFor time.Duration) (R
 
 // swap commits next in place of row, with the hook of the state that it enters. If
 // that hook fails, next is committed without it and the hook is due: no evidence of
-// the outside world is lost for it. swap returns the row as it was committed.
+// the outside world is lost for it, and next keeps its reason, which its hook may bind.
+// swap returns the row as it was committed.
 func (f *Fence) swap(ctx context.Context, row, next Row, w Write) (Row, error) {
 	if w.Note == nil {
 		w.Note = transition(row, next)
@@ -64,24 +66,18 @@ func (f *Fence) swap(ctx context.Context, row, next Row, w Write) (Row, error) {
 	due := closing(next)
 	due.Claim = row.Claim.next() // another write than the one with the hook
 	due.HookDue = string(next.State)
-	w.Hook, w.DueIn, w.Note = nil, dueIn(due), withFailure(w.Note, due, err)
+	note := Note{Epoch: due.Claim.Epoch, Kind: evidence}
+	if w.Note != nil {
+		note = *w.Note
+		note.Text += "; "
+	}
+	note.Text += fmt.Sprintf("the hook %s failed: %v", due.HookDue, err)
+	w.Hook, w.DueIn, w.Note = nil, dueIn(due), &note
 	if err := f.Store.Swap(ctx, row, due, w); err != nil {
 		return due, err
 	}
 	f.alert(due, Warning, "hook-due", fmt.Sprintf("the row is %s, and the shop was not told: %v", next.State, err))
 	return due, nil
-}
-
-// withFailure is n, the note of the write that leads to due, and that due's hook has
-// failed with err. The row keeps the reason of its state: its hook may bind it.
-func withFailure(n *Note, due Row, err error) *Note {
-	failure := fmt.Sprintf("the hook %s failed: %v", due.HookDue, err)
-	if n == nil {
-		return &Note{Epoch: due.Claim.Epoch, Kind: evidence, Text: failure}
-	}
-	both := *n
-	both.Text += "; " + failure
-	return &both
 }
 
 // swapCapture commits a capture of a row that was free. The hook of the capture runs
@@ -156,11 +152,34 @@ func transition(row, next Row) *Note {
 	if row.State == next.State || row.State == Captured && (next.State.Closed() || next.State == Pending) {
 		return nil
 	}
-	text := fmt.Sprintf("was %s: %s", row.State, next.Reason)
+	text := next.Reason
 	if next.State == Captured {
-		text = fmt.Sprintf("was %s: try %d", row.State, next.Tries)
+		text = fmt.Sprintf("try %d", next.Tries)
 	}
-	return &Note{Epoch: next.Claim.Epoch, Kind: string(next.State), Text: text}
+	return &Note{Epoch: next.Claim.Epoch, Kind: string(next.State), Text: row.was() + ": " + text}
+}
+
+// was is r in a note of the write that replaces it. The reason of a closed or pending
+// row is in no note yet: its call's own answer made none.
+func (r Row) was() string {
+	text := "was " + string(r.State)
+	if !r.State.Closed() && r.State != Pending {
+		return text
+	}
+	var known []string
+	if r.Answer != nil {
+		known = append(known, fmt.Sprintf("HTTP %d", r.Answer.Status))
+	}
+	if r.Reason != "" {
+		known = append(known, r.Reason)
+	}
+	if r.Reference != "" {
+		known = append(known, "reference "+r.Reference)
+	}
+	if len(known) == 0 {
+		return text
+	}
+	return text + " (" + strings.Join(known, "; ") + ")"
 }
 
 // watchCaptured is how old a call is when a resolver begins to watch it.

@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	_ "modernc.org/sqlite" // the driver of the work file
@@ -36,6 +37,11 @@ type Success struct {
 	Amount zabor.Money // zero: not known
 	At     time.Time   // zero: not known
 	Place  string      // where it was read, for people
+
+	// Back is what the provider says of money that went back: refunded, charged back;
+	// empty: nothing. Gone: it is no success, and perhaps never was one.
+	Back string
+	Gone bool
 }
 
 // Payment is a row of the application's own table of payments.
@@ -77,6 +83,7 @@ CREATE TABLE IF NOT EXISTS fences (id INTEGER PRIMARY KEY, scope BLOB, order_id 
 CREATE VIEW IF NOT EXISTS own AS SELECT * FROM fences WHERE id >= 0;
 CREATE TABLE IF NOT EXISTS successes (id INTEGER PRIMARY KEY, provider TEXT, reference BLOB, alias BLOB, key BLOB,
   scope BLOB, order_id BLOB, step BLOB, amount INTEGER, currency TEXT, at INTEGER, place TEXT);
+CREATE TABLE IF NOT EXISTS reversals (provider TEXT, reference BLOB, alias BLOB, what TEXT, place TEXT, PRIMARY KEY (provider, reference, what));
 CREATE TABLE IF NOT EXISTS payments (id INTEGER PRIMARY KEY, order_id BLOB, step BLOB, reference BLOB, amount INTEGER, currency TEXT, place TEXT);
 CREATE TABLE IF NOT EXISTS messages (id INTEGER PRIMARY KEY, scope BLOB, order_id BLOB, step BLOB, queue TEXT, message TEXT, failed INTEGER, delivered INTEGER);
 CREATE TABLE IF NOT EXISTS unfetched (id INTEGER PRIMARY KEY, scope BLOB, order_id BLOB, step BLOB);
@@ -323,7 +330,36 @@ func (l *Ledger) AddSuccesses(ctx context.Context, file string, entries iter.Seq
 	if err != nil {
 		return err
 	}
-	return fill(ctx, l, s, entries, insertSuccess, successValues, seen)
+	return fill(ctx, l, s, l.successesOf(ctx, entries), insertSuccess, successValues, seen)
+}
+
+// successesOf notes what went back, and gives the successes.
+func (l *Ledger) successesOf(ctx context.Context, entries iter.Seq2[Success, error]) iter.Seq2[Success, error] {
+	return func(yield func(Success, error) bool) {
+		for s, err := range entries {
+			if err == nil {
+				err = l.reversal(ctx, s)
+			}
+			if err == nil && s.Gone {
+				continue
+			}
+			if !yield(s, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// reversal notes what s says of money that went back, once.
+func (l *Ledger) reversal(ctx context.Context, s Success) error {
+	if s.Back == "" {
+		return nil
+	}
+	_, err := l.db.ExecContext(ctx, "INSERT OR IGNORE INTO reversals VALUES (?, ?, ?, ?, ?)", s.Provider, []byte(s.Reference), orNull(s.Alias), s.Back, s.Place)
+	if err != nil {
+		return fmt.Errorf("audit: %w", err)
+	}
+	return nil
 }
 
 // AddSkipped says how many entries of a file were passed over, by why. It follows the
@@ -379,6 +415,12 @@ func (l *Ledger) AddPages(ctx context.Context, list string, page func(place stri
 		if err != nil {
 			return err
 		}
+		for _, one := range found {
+			if err := l.reversal(ctx, one); err != nil {
+				return err
+			}
+		}
+		found = slices.DeleteFunc(found, func(one Success) bool { return one.Gone })
 		s.n, s.place, s.complete = s.n+int64(len(found)), next, next == ""
 		if err := put(ctx, l, s, insertSuccess, found, successValues); err != nil {
 			return err

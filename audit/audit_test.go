@@ -263,6 +263,26 @@ func TestEachDifference(t *testing.T) {
 			s.Provider = "stripe"
 			w.successes = append(w.successes, s, Success{Provider: "adyen", Reference: one.Reference, Order: "2", At: at, Place: "list"})
 		}, nil, true},
+		{"money that went back", func(w *world) {
+			for _, order := range []string{"in part", "gone", "by its charge", "not settled"} {
+				w.rows, w.payments = append(w.rows, settled(order)), append(w.payments, paid(order))
+				s := success(order)
+				s.Back = "/status is refunded"
+				switch order {
+				case "gone":
+					s.Gone = true
+				case "by its charge": // the list names the payment by another id
+					s.Alias, s.Reference, s.Gone = s.Reference, "ch_1", true
+				case "not settled":
+					s.Gone = true
+					w.rows[len(w.rows)-1].State, w.payments = zabor.Declined, w.payments[:len(w.payments)-1]
+				}
+				w.successes = append(w.successes, s)
+			}
+			other := success("elsewhere")
+			other.Reference, other.Back, other.Gone = "pay_unknown", "/status is refunded", true
+			w.successes = append(w.successes, other)
+		}, []string{"reversed by its charge", "reversed gone", "reversed in part"}, true},
 		{"one reference for two payments", func(w *world) {
 			one, two := settled("1"), settled("2")
 			w.rows = append(w.rows, one, two)
@@ -308,7 +328,7 @@ func TestEachDifference(t *testing.T) {
 			if got := lines(found); !slices.Equal(got, tt.want) {
 				t.Errorf("found %q, want %q", got, tt.want)
 			}
-			if tt.good && total.ProviderSuccesses != total.UniqueRows && total.DoubleCharged == 0 && !strings.Contains(tt.name, "later than") {
+			if tt.good && total.ProviderSuccesses != total.UniqueRows && total.DoubleCharged == 0 && !strings.Contains(tt.name, "later than") && !strings.Contains(tt.name, "went back") {
 				t.Errorf("%d successes, %d rows", total.ProviderSuccesses, total.UniqueRows)
 			}
 			if total.Good() != tt.good {
@@ -351,6 +371,7 @@ func TestAmongMany(t *testing.T) {
 	add("charged-twice", func(r *zabor.Row, _ *Success, _ *Payment) { r.OtherReference = "pay_again" })
 	add("refunded", func(r *zabor.Row, _ *Success, _ *Payment) { r.OtherReference = "pay_back" })
 	w.refunded = append(w.refunded, settled("refunded").Key)
+	add("reversed", func(_ *zabor.Row, s *Success, _ *Payment) { s.Back = "/status is refunded" })
 	add("success-without-row", func(r *zabor.Row, _ *Success, p *Payment) { *r, *p = zabor.Row{}, Payment{} })
 	add("success-not-saved", func(r *zabor.Row, _ *Success, p *Payment) { r.State, r.Reference, *p = zabor.Declined, "", Payment{} })
 	add("reference-differs", func(_ *zabor.Row, s *Success, _ *Payment) { s.Reference = "pay_other" })
@@ -805,7 +826,7 @@ func TestAuditOfAShopAtWork(t *testing.T) {
 // Each kind has one severity, and is named once.
 func TestKinds(t *testing.T) {
 	kinds, severities := Kinds()
-	if len(kinds) != 19 || len(severities) != len(kinds) || kinds[0] != ChargedTwice {
+	if len(kinds) != 20 || len(severities) != len(kinds) || kinds[0] != ChargedTwice {
 		t.Errorf("%q, %q", kinds, severities)
 	}
 }

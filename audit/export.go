@@ -40,7 +40,11 @@ type Columns struct {
 	Success   []string // the values of Status that say it is; compared without case
 	Type      []string // empty: every entry is a charge
 	Charge    []string // the values of Type that say it is
+	Back      []string // empty: nothing says that money went back
+	BackIs    []string // the values of Back that say that it did; "*": anything but nothing, zero and false
 
+	original  []string       // where an entry that is itself money gone back names the payment; empty: none does
+	gone      *regexp.Regexp // values of Type that are such an entry
 	like      *regexp.Regexp // what a Reference looks like: an entry with another is no payment; nil: anything
 	notCharge *regexp.Regexp // values of Type that are no charge; nil: Charge says it
 }
@@ -49,7 +53,7 @@ type Columns struct {
 func (c *Columns) lists() map[string]*[]string {
 	return map[string]*[]string{
 		"reference": &c.Reference, "alias": &c.Alias, "key": &c.Key, "scope": &c.Scope, "order": &c.Order, "step": &c.Step,
-		"amount": &c.Amount, "currency": &c.Currency, "at": &c.At, "status": &c.Status, "type": &c.Type,
+		"amount": &c.Amount, "currency": &c.Currency, "at": &c.At, "status": &c.Status, "type": &c.Type, "back": &c.Back,
 	}
 }
 
@@ -69,7 +73,9 @@ func (c Columns) over(known Columns) Columns {
 		case "status":
 			c.Success = known.Success
 		case "type":
-			c.Charge, c.notCharge = known.Charge, known.notCharge
+			c.Charge, c.notCharge, c.gone, c.original = known.Charge, known.notCharge, known.gone, known.original
+		case "back":
+			c.BackIs = known.BackIs
 		}
 	}
 	return c
@@ -101,19 +107,22 @@ func ParseColumns(text string) (Columns, error) {
 		name, column, ok := strings.Cut(part, "=")
 		field, known := fields[name]
 		if !ok || !known || column == "" {
-			return Columns{}, fmt.Errorf("%q is not NAME=COLUMN with a NAME of reference, alias, key, scope, order, step, amount (or major), minor, currency, at, status or type", part)
+			return Columns{}, fmt.Errorf("%q is not NAME=COLUMN with a NAME of reference, alias, key, scope, order, step, amount (or major), minor, currency, at, status, type or back", part)
 		}
 		c.Minor = c.Minor || name == "minor"
-		if name == "status" || name == "type" {
+		if name == "status" || name == "type" || name == "back" {
 			title, values, ok := strings.Cut(column, ":")
 			if !ok {
 				return Columns{}, fmt.Errorf("%q does not say which values count: write %s=%s:paid|captured", part, name, column)
 			}
 			column = title
-			if name == "status" {
-				c.Success = strings.Split(values, "|")
-			} else {
-				c.Charge = strings.Split(values, "|")
+			switch list := strings.Split(values, "|"); name {
+			case "status":
+				c.Success = list
+			case "type":
+				c.Charge = list
+			default:
+				c.BackIs = list
 			}
 		}
 		*field = append(*field, column)
@@ -430,6 +439,11 @@ func (e Export) success(c Columns, line int, get record) (s Success, ok bool, er
 		}
 		return e.skip("%s is not of this provider's form, such as %q", strings.Join(c.Reference, ", "), reference)
 	}
+	if c.gone != nil && c.gone.MatchString(first(c.Type)) && first(c.original) != "" {
+		_, _, _ = e.skip("type %s", first(c.Type))
+		s = Success{Provider: e.Provider, Reference: first(c.original), Back: "type is " + first(c.Type), Gone: true, Place: fmt.Sprintf("%s:%d", e.Path, line)}
+		return s, true, nil
+	}
 	switch kind := first(c.Type); {
 	case c.notCharge != nil:
 		if kind == "" || c.notCharge.MatchString(kind) {
@@ -438,12 +452,18 @@ func (e Export) success(c Columns, line int, get record) (s Success, ok bool, er
 	case !is(c.Type, c.Charge):
 		return e.skip("type %s", cmp.Or(kind, "empty"))
 	}
+	back := c.back(first)
 	if !is(c.Status, c.Success) {
+		if back != "" && reference != "" {
+			s = Success{Provider: e.Provider, Reference: reference, Alias: first(c.Alias), Back: back, Gone: true, Place: fmt.Sprintf("%s:%d", e.Path, line)}
+			_, _, _ = e.skip("state %s", first(c.Status))
+			return s, true, nil
+		}
 		return e.skip("state %s", cmp.Or(first(c.Status), "empty, or there is no column "+strings.Join(c.Status, ", ")))
 	}
 	s = Success{
 		Provider: e.Provider, Reference: reference, Alias: first(c.Alias), Key: first(c.Key),
-		Order: first(c.Order), Step: first(c.Step), Place: fmt.Sprintf("%s:%d", e.Path, line),
+		Order: first(c.Order), Step: first(c.Step), Place: fmt.Sprintf("%s:%d", e.Path, line), Back: back,
 	}
 	if scope := first(c.Scope); scope != "" {
 		s.Scope = &scope
@@ -465,6 +485,20 @@ func (e Export) success(c Columns, line int, get record) (s Success, ok bool, er
 		}
 	}
 	return s, true, nil
+}
+
+// back is what an entry says of money that went back; empty: nothing.
+func (c Columns) back(first func([]string) string) string {
+	for _, column := range c.Back {
+		text := first([]string{column})
+		for _, value := range c.BackIs {
+			some := value == "*" && strings.Trim(text, "0.,") != "" && !strings.EqualFold(text, "false")
+			if some || text != "" && strings.EqualFold(value, text) {
+				return column + " is " + text
+			}
+		}
+	}
+	return ""
 }
 
 // Decimals with thousands between commas, or between points.

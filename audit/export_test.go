@@ -221,3 +221,76 @@ func TestSkippedIsNamed(t *testing.T) {
 		})
 	}
 }
+
+// What an export says of money that went back is told, with the payment's own reference,
+// also where the entry is no success. What is none of ours, and what was not paid, is not.
+func TestExportsOfMoneyThatWentBack(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ name, text, columns, want string }{
+		{
+			"stripe payments", "id,Created date (UTC),Amount,Currency,PaymentIntent ID,Status\n" +
+				"ch_1,2026-03-02 10:00,19.99,eur,pi_1,Paid\nch_2,2026-03-02 10:00,19.99,eur,pi_2,Refunded\nch_3,2026-03-02 10:00,19.99,eur,pi_3,Dispute lost\n" +
+				"ch_4,2026-03-02 10:00,19.99,eur,pi_4,Dispute won\nch_5,2026-03-02 10:00,19.99,eur,pi_5,Failed\n", "",
+			"pi_1|pi_2 Status is Refunded|pi_3 Status is Dispute lost|pi_4",
+		},
+		{
+			"stripe charges", `{"id":"ch_1","object":"charge","payment_intent":"pi_1","amount":1999,"currency":"eur","status":"succeeded","amount_refunded":0,"disputed":false}` + "\n" +
+				`{"id":"ch_2","object":"charge","payment_intent":"pi_2","amount":1999,"currency":"eur","status":"succeeded","amount_refunded":5,"disputed":false}` + "\n" +
+				`{"id":"ch_3","object":"charge","payment_intent":"pi_3","amount":1999,"currency":"eur","status":"succeeded","amount_refunded":0,"disputed":true}` + "\n", "",
+			"pi_1|pi_2 /amount_refunded is 5|pi_3 /disputed is true",
+		},
+		{
+			"paypal activity", "Transaction ID,Status,Currency,Gross,Type,Reference Txn ID\n" +
+				"T1,Completed,EUR,19.99,Express Checkout Payment,\nT2,Completed,EUR,-19.99,Payment Refund,T1\nT3,Completed,EUR,-5.00,Chargeback,T1\nT4,Completed,EUR,-5.00,Payment Refund,\n", "",
+			"T1|T1 type is Payment Refund, gone|T1 type is Chargeback, gone",
+		},
+		{
+			"yookassa payments", `{"id":"p1","amount":{"value":"19.99","currency":"RUB"},"status":"succeeded","refunded_amount":{"value":"0.00"}}` + "\n" +
+				`{"id":"p2","amount":{"value":"19.99","currency":"RUB"},"status":"succeeded","refunded_amount":{"value":"1.00"}}` + "\n", "",
+			"p1|p2 /refunded_amount/value is 1.00",
+		},
+		{
+			"adyen accounting", "Psp Reference,Merchant Reference,Record Type,Main Currency,Main Amount,Booking Date\n" +
+				"A1,1001,Authorised,EUR,19.99,2026-03-02 10:00:00\nA1,1001,Settled,EUR,19.99,2026-03-02 10:00:00\nA1,1001,Chargeback,EUR,-19.99,2026-03-02 10:00:00\n", "",
+			"A1|A1 type is Chargeback, gone",
+		},
+		{
+			"any other", "Txn,Total,Cur,State,Back\n1,19.99,EUR,paid,0.00\n2,19.99,EUR,paid,3.00\n3,19.99,EUR,void,19.99\n", "reference=Txn,amount=Total,currency=Cur,status=State:paid,back=Back:*",
+			"1|2 Back is 3.00|3 Back is 19.99, gone",
+		},
+		{
+			"any other, by a word", "Txn,Total,Cur,State\n1,19.99,EUR,paid\n2,19.99,EUR,refunded\n", "reference=Txn,amount=Total,currency=Cur,status=State:paid,back=State:refunded|disputed",
+			"1|2 State is refunded, gone",
+		},
+	} {
+		path := filepath.Join(t.TempDir(), "export")
+		if err := os.WriteFile(path, []byte(tt.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		e := Export{Path: path}
+		if tt.columns != "" {
+			columns, err := ParseColumns(tt.columns)
+			if err != nil {
+				t.Fatal(err)
+			}
+			e.Columns = &columns
+		}
+		var got []string
+		for s, err := range e.Successes() {
+			if err != nil {
+				t.Fatalf("%s: %v", tt.name, err)
+			}
+			text := strings.TrimSpace(s.Reference + " " + s.Back)
+			if s.Gone {
+				text += ", gone"
+			}
+			got = append(got, text)
+		}
+		if strings.Join(got, "|") != tt.want {
+			t.Errorf("%s: %q, want %s", tt.name, got, tt.want)
+		}
+	}
+	if _, err := ParseColumns("reference=Txn,back=State"); err == nil {
+		t.Error("a column without its values is taken")
+	}
+}

@@ -48,6 +48,9 @@ var joining = []string{
 	   WHERE a.order_id IS NOT NULL GROUP BY a.provider, a.reference, a.order_id`,
 	`DELETE FROM successes WHERE id IN (SELECT s.id FROM (SELECT provider, reference, MIN(id) AS first FROM successes GROUP BY provider, reference HAVING COUNT(*) > 1) d
 	   JOIN successes s ON s.provider = d.provider AND s.reference = d.reference WHERE s.id > d.first)`,
+	"DROP TABLE IF EXISTS back",
+	"CREATE TABLE back AS " + reversedBy("reference") + " UNION " + reversedBy("alias"),
+	"CREATE INDEX back_fence ON back (fence)",
 	"DROP TABLE IF EXISTS matches",
 	"CREATE TABLE matches (success INTEGER PRIMARY KEY, fence INTEGER NOT NULL, how TEXT NOT NULL)",
 }
@@ -120,6 +123,7 @@ const (
 	Lost              Kind = "lost"                // a row is open, and its message is nowhere
 	SettledButQueued  Kind = "settled-but-queued"  // done, and its message is still there: it will be acked without a call
 	Refunded          Kind = "refunded"            // a row has two references, and a person has dealt with the second
+	Reversed          Kind = "reversed"            // the provider says of a settled row that its money went back
 	Unfetched         Kind = "unfetched"           // the proxy's caller was gone when the answer came; a repeat may have fetched it since
 	MessageWithoutRow Kind = "message-without-row" // a worker had it, and there is no row
 	PaymentTwice      Kind = "payment-twice"       // the application has two payments for one order and step
@@ -195,6 +199,7 @@ var checks = []check{
 	{RowWithoutSuccess, Critical, "successes", `
 		SELECT ` + fence + `, x'', f.amount, f.currency, NULL, NULL, f.since, ''
 		FROM own f WHERE f.state = 'settled' AND NOT EXISTS (SELECT 1 FROM matches m WHERE m.fence = f.id)
+		  AND NOT EXISTS (SELECT 1 FROM back b WHERE b.fence = f.id)
 		  AND EXISTS (SELECT 1 FROM covered c WHERE (c.provider = '' OR c.provider = f.provider) AND (c.first IS NULL OR (f.captured >= c.first AND f.since <= c.last)))
 		  AND NOT EXISTS (SELECT 1 FROM unlisted u WHERE u.provider = f.provider AND (u.step = f.step OR CAST(u.step || ':' AS BLOB) = substr(f.step, 1, length(u.step) + 1)))`},
 	{Held, Warning, "", `SELECT ` + fence + `, f.other, f.amount, f.currency, NULL, NULL, f.since, f.reason FROM own f
@@ -211,6 +216,8 @@ var checks = []check{
 		FROM messages m JOIN own f ON f.order_id = m.order_id AND f.step = m.step AND f.scope = m.scope
 		WHERE f.state IN ('settled', 'declined') AND f.since + f.skew < ` + looked},
 	{Refunded, Info, "refunded", `SELECT ` + fence + `, f.other, f.amount, f.currency, NULL, NULL, f.since, f.reason FROM own f WHERE f.other > x'' AND ` + refunded},
+	{Reversed, Info, "", `
+		SELECT ` + fence + `, x'', f.amount, f.currency, NULL, NULL, f.since, b.what FROM back b JOIN own f ON f.id = b.fence ORDER BY b.fence, b.what`},
 	{Unfetched, Info, "unfetched", `SELECT DISTINCT ` + fence + `, x'', f.amount, f.currency, NULL, NULL, f.since, ''
 		FROM unfetched u JOIN own f ON f.order_id = u.order_id AND f.step = u.step AND f.scope = u.scope`},
 	{MessageWithoutRow, Warning, "messages", `
@@ -233,6 +240,13 @@ var checks = []check{
 
 // sharing are rows o of another order than f's with the same reference at one provider.
 const sharing = "o.reference = f.reference AND o.reference > x'' AND o.id <> f.id AND o.state <> 'declined' AND (o.provider = f.provider OR o.provider = '' OR f.provider = '') AND (o.order_id <> f.order_id OR o.scope <> f.scope)"
+
+// reversedBy are the settled rows whose money went back, by the id that the provider has
+// for it. CROSS: SQLite reads what went back, and looks the rows up.
+func reversedBy(id string) string {
+	return "SELECT f.id AS fence, v.what || ', ' || v.place AS what FROM reversals v CROSS JOIN own f ON f.reference = v." + id +
+		" WHERE f.reference > x'' AND f.state = 'settled' AND (v.provider = '' OR f.provider IN (v.provider, ''))"
+}
 
 // refunded are rows f whose second reference a person has dealt with.
 const refunded = "EXISTS (SELECT 1 FROM refunded r WHERE r.order_id = f.order_id AND r.step = f.step AND r.scope = f.scope)"

@@ -6,6 +6,7 @@ package dashboard
 import (
 	"context"
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -29,6 +30,13 @@ type Options struct {
 	Version   string
 	Queues    []Queue
 	Providers []Provider
+
+	// OrderURL is the address of an order in the shop, with [OrderMark] in the place of
+	// its id; empty: there is no link.
+	OrderURL string
+	// Find returns the messages of an order that lie on the queues, in failure transports
+	// and in quarantine. more: there are messages that were not searched.
+	Find func(ctx context.Context, order string) (found []Waiting, more bool, err error)
 
 	// Look says what a decision would do; nothing is changed. What would be refused is
 	// refused here already: the error is [zabor.ErrRefused]. Where the decision
@@ -56,6 +64,9 @@ type Options struct {
 
 	Log *slog.Logger
 }
+
+// OrderMark stands for the order's id in [Options].OrderURL.
+const OrderMark = "{{order}}"
 
 // Queue is a queue of the configuration.
 type Queue struct {
@@ -135,7 +146,7 @@ func New(o Options) (*Dashboard, error) {
 	d.mux.HandleFunc("GET /audit", d.auditPage)
 	d.mux.HandleFunc("GET /doctor", d.doctorPage)
 	for path, handle := range map[string]http.HandlerFunc{
-		"/decide": d.decide, "/withdraw": d.withdraw, "/refunded": d.refundedOne, "/failed/retry": d.retry, "/failed/forget": d.forget, "/audit": d.runAudit, "/audit/dealt": d.auditDealt, "/doctor": d.runDoctor,
+		"/decide": d.decide, "/withdraw": d.withdraw, "/refunded": d.refundedOne, "/answer": d.answerDealtWith, "/failed/retry": d.retry, "/failed/forget": d.forget, "/audit": d.runAudit, "/audit/dealt": d.auditDealt, "/doctor": d.runDoctor,
 	} {
 		d.mux.Handle("POST "+path, d.operators(handle))
 	}
@@ -152,6 +163,11 @@ func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	if r.Method == http.MethodGet {
+		ctx, cancel := context.WithTimeoutCause(r.Context(), longestPage, errSlow)
+		defer cancel()
+		r = r.WithContext(ctx)
+	}
 	d.guarded.ServeHTTP(w, r)
 }
 
@@ -168,6 +184,13 @@ func (d *Dashboard) operators(next http.Handler) http.Handler {
 		guarded.ServeHTTP(w, r)
 	})
 }
+
+// longestPage is how long a page waits for the database and the queues. A browser gives
+// a renewal up after 4 s.
+const longestPage = 3500 * time.Millisecond
+
+// errSlow is why a page has stopped waiting.
+var errSlow = errors.New("no answer within 3.5 s")
 
 // maxForm is the longest form that is taken, in bytes.
 const maxForm = 1 << 20

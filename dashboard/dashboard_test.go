@@ -29,6 +29,8 @@ type office struct {
 	store *sqlstore.Store
 	fence *zabor.Fence
 	board *Dashboard
+
+	answers *Answers // counts what row calls for
 }
 
 func newOffice(t *testing.T, change func(*Options)) *office {
@@ -46,6 +48,7 @@ func newOffice(t *testing.T, change func(*Options)) *office {
 		t.Fatal(err)
 	}
 	o := &office{T: t, store: store, fence: &zabor.Fence{Store: store, Secret: make([]byte, zabor.MinSecret)}}
+	o.answers = NewAnswers(store, "", func(zabor.Alert) {})
 	options := Options{Store: store, Version: "test", Guard: guard, Log: slog.New(slog.DiscardHandler),
 		Look: func(ctx context.Context, d zabor.Decision) (Prospect, error) {
 			row, err := store.Load(ctx, d.Key)
@@ -85,7 +88,7 @@ func (o *office) rowOf(key zabor.Key, outcome zabor.Outcome) zabor.Row {
 // lateRow is rowOf at a provider whose look-up proves absence so long after the call.
 func (o *office) lateRow(key zabor.Key, outcome zabor.Outcome, absentAfter time.Duration) zabor.Row {
 	o.Helper()
-	fence := zabor.Fence{Store: o.store, Secret: o.fence.Secret} // its own breaker
+	fence := zabor.Fence{Store: o.store, Secret: o.fence.Secret, Observer: zabor.Observer{Called: o.answers.Count(nil)}} // its own breaker
 	_, _ = fence.Do(o.Context(), zabor.Effect{
 		Key: key, Provider: "stripe", Amount: zabor.Money{Minor: 1999, Currency: "EUR"}, Fingerprint: zabor.Fingerprint{Message: "m", Request: "f"},
 		Render: func(zabor.ProviderKeys, string) ([]byte, error) {
@@ -149,7 +152,7 @@ func TestEmptyPages(t *testing.T) {
 	o := newOffice(t, nil)
 	o.sees(200, "/", "Nothing was charged yet", "zabor worker", "No queues are configured", "No providers are configured", "No process has told", "How to audit")
 	o.sees(200, "/fences", "No rows yet")
-	o.sees(200, "/fences?q=1&step=charge&state=held", "Nothing fits")
+	o.sees(200, "/fences?q=1&step=charge&state=held", "No row.")
 	o.sees(200, "/open", "Nothing is in doubt, and nothing is held.")
 	o.sees(200, "/failed", "No queues are configured")
 	o.sees(200, "/audit", "zabor audit --publish")
@@ -197,13 +200,14 @@ func TestPages(t *testing.T) {
 	o.row("6", zabor.Outcome{Verdict: zabor.Unsent, Reason: "no route"})
 	o.row("<b>\xff", zabor.Outcome{Verdict: zabor.Done, Reference: "pi_7"})
 
+	o.beat(o.answers, 0)
 	o.sees(200, "/", "Equal", ">3<", "1\u202f234\u202f567", "does not answer", "Stripe", "TEST")
 	o.sees(200, "/?span=1h", "Doubts: 1 in the last 1h", "Holds: 1 in the last 1h", "Charges: 2 in the last 1h", "Failed: 3 in the last 1h")
 	o.sees(200, "/fences", "pi_1", "!<b>\xff", "&lt;b&gt;")
 	o.sees(200, "/fences?q=pi_5", "pi_5", "!pi_1")
 	o.sees(200, "/fences?state=held", ">3<", "!pi_1")
 	o.sees(200, rowURL(settled.Key), "pi_1", "client_secret", "!cs_hidden", "19.99 EUR")
-	o.sees(200, rowURL(held.Key), "cus_9", "!tok_hidden", "!4242424242424242", "It did not; do not try again", "https://dashboard.example/search?q=3", held.ProviderKey, "Held", "was captured: 404")
+	o.sees(200, rowURL(held.Key), "cus_9", "!tok_hidden", "!4242424242424242", "Not charged: cancel", "https://dashboard.example/search?q=3", held.ProviderKey, "Held", "was captured: 404")
 	if _, body := o.ask(http.MethodGet, rowURL(held.Key), nil); strings.Count(body, "<b>Held</b>") != 1 || strings.Count(body, "<b>Captured</b>") != 1 {
 		t.Errorf("the history tells a thing twice, or not:\n%s", body)
 	}
@@ -211,7 +215,7 @@ func TestPages(t *testing.T) {
 		t.Errorf("the history does not say that it was settled:\n%s", body)
 	}
 	o.sees(200, rowURL(zabor.Key{Scope: "shop", Order: "<b>\xff", Step: "charge"}), "pi_7")
-	o.sees(200, "/open", "cus_9", "!tok_hidden", "no whole answer came", "It went through", ">1</b>")
+	o.sees(200, "/open", "cus_9", "!tok_hidden", "no whole answer came", "Charged", ">1</b>")
 	o.sees(200, "/failed", "App\\Jobs\\Charge", "held for a person", "!second line", "the queue is away")
 	o.sees(200, "/failed/message?queue=payments&in=failed_jobs&id=id-1", "second line", "visa", "!hunter2", "!4242424242424242", "not shown")
 }
@@ -287,7 +291,7 @@ func TestRowsOfAnotherInstallation(t *testing.T) {
 	o.sees(200, "/open", rowLink(mine.Key), rowLink(inner.Key), "!"+rowLink(other.Key), "<b class=\"badge\">2</b>")
 	o.sees(200, "/fences", rowLink(mine.Key), rowLink(inner.Key), "!"+rowLink(other.Key), "!pi_other")
 	o.sees(200, "/fences?q=1", rowLink(mine.Key), rowLink(inner.Key), "!"+rowLink(other.Key))
-	o.sees(200, "/fences?q=pi_other", "Nothing fits")
+	o.sees(200, "/fences?q=pi_other", "No row.")
 	o.sees(200, rowURL(mine.Key), rowLink(inner.Key), "!"+rowLink(other.Key))
 	o.sees(404, rowURL(other.Key), "This row is not of this installation", "!404")
 	for _, scope := range []string{"shop-2", ""} {
@@ -585,6 +589,8 @@ func TestTheHeadline(t *testing.T) {
 	good := audit.Total{ProviderSuccesses: 1, UniqueRows: 1}
 	twice := audit.Total{ProviderSuccesses: 2, UniqueRows: 1, DoubleCharged: 1, Bad: 1, Differences: map[audit.Kind]int64{audit.ChargedTwice: 1}}
 	o.row("1", zabor.Outcome{Verdict: zabor.Done, Reference: "pi_1"})
+	o.sees(200, "/", `class="hero empty"`, "<h2>Not compared yet</h2>", "Never compared", "by the rows alone")
+	o.beat(o.answers, 0)
 	o.sees(200, "/", `class="hero equal"`, "<h2>Equal</h2>", "Never compared")
 	keep(AuditReport{Total: good})
 	o.sees(200, "/", `class="hero equal"`, "Audited from the rows and queues alone", "Never compared")
@@ -594,7 +600,7 @@ func TestTheHeadline(t *testing.T) {
 	o.sees(200, "/", bad...)
 	keep(AuditReport{Total: good}) // «Audit now» saw no list
 	o.sees(200, "/", append(bad, "/audit?of=comparison", "Audited from the rows and queues alone")...)
-	o.sees(200, "/audit", "No differences", "It stands until a comparison that looks at the same lists", "/audit?of=comparison", "!pi_2")
+	o.sees(200, "/audit", "No differences", "It stays until a later audit of the same lists and period is clean", "/audit?of=comparison", "!pi_2")
 	o.sees(200, "/audit?of=comparison", "charged-twice", "pi_2")
 	keep(AuditReport{Total: audit.Total{ProviderSuccesses: 1, UniqueRows: 1, Empty: []string{"stripe.csv"}}, Exports: 1}) // an empty list
 	o.sees(200, "/", bad...)
@@ -607,7 +613,7 @@ func TestTheHeadline(t *testing.T) {
 
 	o.row("2", zabor.Outcome{Reason: "no whole answer came"})
 	o.board.changed()
-	o.sees(200, "/", "1 row in doubt or held", "whether it is a success is not known yet")
+	o.sees(200, "/", "1 row in doubt or held</a>, 19.99 EUR: not counted yet")
 	if err := o.store.Meta().Set(t.Context(), auditName, []byte("{")); err != nil {
 		t.Fatal(err)
 	}
@@ -630,6 +636,7 @@ func TestASecondReferenceThatWasDealtWith(t *testing.T) {
 		o.board.numbers.sums.forget()
 		return row
 	}
+	o.beat(o.answers, 0)
 	row = twice(row, "pi_2")
 	o.sees(200, "/", `class="hero unequal"`, "1 row has a second number", "!dealt with by hand")
 	o.sees(200, rowURL(row.Key), "Money may have moved twice", "It is dealt with")
@@ -667,11 +674,11 @@ func TestASearchThatIsNotThroughYet(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	o.sees(200, "/fences?q=1&state=held", "Not found yet.", "2\u202f00", "write more of the order id", "!Nothing fits")
+	o.sees(200, "/fences?q=1&state=held", "Not found yet.", "2\u202f00", "write more of the order id", "!<b>No row.")
 	o.sees(200, "/fences?q=1&state=settled", "These are the first that fit", ">"+first.Order+"<")
 	o.sees(200, "/fences?q=1", "These are the first that fit")
 	o.sees(200, "/fences?q=20&state=held", ">20<", "!more of the order id")
-	o.sees(200, "/fences?q=20&state=settled", "Nothing fits", "!more of the order id")
+	o.sees(200, "/fences?q=20&state=settled", "No row.", "!more of the order id")
 }
 
 // copyRows inserts all rows but one again, with a text before their orders.
@@ -712,13 +719,13 @@ func TestNoPromiseThatIsRefused(t *testing.T) {
 		form.Set("row", token(row.Key, row.Claim))
 		form.Set("reason", "seen")
 		code, body := o.ask(http.MethodPost, "/decide", form)
-		if code != http.StatusUnprocessableEntity || !strings.Contains(body, want) || strings.Contains(body, "Yes, do it") || strings.Contains(body, "it will be so") {
+		if code != http.StatusUnprocessableEntity || !strings.Contains(body, want) || strings.Contains(body, "Yes, ") || strings.Contains(body, "it will be so") {
 			t.Errorf("%s: status %d\n%s", want, code, body)
 		}
 	}
 	o.age(row)
 	form := url.Values{"action": {"release"}, "checked": {"yes"}, "row": {token(row.Key, row.Claim)}, "reason": {"seen"}}
-	if code, body := o.ask(http.MethodPost, "/decide", form); code != 200 || !strings.Contains(body, "Yes, do it") {
+	if code, body := o.ask(http.MethodPost, "/decide", form); code != 200 || !strings.Contains(body, "Yes, charge again") {
 		t.Errorf("status %d\n%s", code, body)
 	}
 }
@@ -902,7 +909,7 @@ func TestTwoPersonsRelease(t *testing.T) {
 	anna.says(422, post, "/decide", form("checked", "yes", "confirm", "yes", "second."+at, first), "another operator must")
 	boris.says(422, post, "/decide", form("confirm", "yes", "second."+at, first), "say that you did", "Not decided")
 	boris.says(422, post, "/decide", form("confirm", "yes", "checked", "yes", "second."+at, "0"), "has proposed to release it since you looked")
-	boris.says(200, post, "/decide", form("checked", "yes", "second."+at, first), "it is decided by two: anna, confirmed by boris", "Yes, do it")
+	boris.says(200, post, "/decide", form("checked", "yes", "second."+at, first), "it is decided by two: anna, confirmed by boris", "Yes, charge again")
 
 	// What was withdrawn meanwhile is not confirmed, and no proposal of its own.
 	anna.says(303, post, "/withdraw", form())

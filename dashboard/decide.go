@@ -26,10 +26,13 @@ type choice struct {
 	Reference, Checked bool
 }
 
+// Danger reports whether a wrong choice can charge the customer twice.
+func (c choice) Danger() bool { return c.Action == zabor.Release }
+
 var allChoices = [...]choice{
-	{zabor.Settle, "It went through", "Give the provider's number. Nothing is called again.", true, false},
-	{zabor.Decline, "It did not; do not try again", "No money moved. Nothing is called again.", false, true},
-	{zabor.Release, "It did not; try again", "It is called once more, when its message is delivered.", false, true},
+	{zabor.Settle, "Charged", "Give the provider's number. Nothing is called again.", true, false},
+	{zabor.Decline, "Not charged: cancel", "No money moved. The order is never charged.", false, true},
+	{zabor.Release, "Not charged: charge again", "Dangerous if you are wrong: the customer pays twice. Only if you have seen at the provider that nothing was charged.", false, true},
 	{zabor.Hold, "Hold it", "Nothing is called until somebody has decided.", false, false},
 }
 
@@ -170,7 +173,8 @@ type decidePage struct {
 	Verdicts  []verdict
 	Possible  int
 	Done      int
-	Proposals int // of those that are possible or done: that are only proposed
+	Next      *zabor.Row // the held row that waits longest and is not among Verdicts; nil: none, or nothing was decided
+	Proposals int        // of those that are possible or done: that are only proposed
 }
 
 // decide shows what a decision would do, and does it when it is confirmed.
@@ -219,7 +223,30 @@ func (d *Dashboard) decide(w http.ResponseWriter, r *http.Request) {
 		body.Verdicts = append(body.Verdicts, v)
 	}
 	d.changed()
+	if body.Confirmed {
+		body.Next = d.nextHeld(ctx, body.Verdicts)
+	}
 	d.show(w, r, status, "decide", body.title(), "/open", body)
+}
+
+// Danger reports whether the decision lets a call be made.
+func (p decidePage) Danger() bool { return p.Action == zabor.Release }
+
+// nextHeld returns the held row that waits longest and is not among done; nil: there
+// is none, or it cannot be read.
+func (d *Dashboard) nextHeld(ctx context.Context, done []verdict) *zabor.Row {
+	rows, _, err := lookOn(sqlstore.Search{Scope: d.o.Scope, States: []zabor.State{zabor.Held}, Limit: len(done) + 1}, func(search sqlstore.Search) ([]zabor.Row, sqlstore.Mark, error) {
+		return d.o.Store.Reports().Oldest(ctx, search)
+	})
+	if err != nil {
+		return nil
+	}
+	for _, row := range rows {
+		if !slices.ContainsFunc(done, func(v verdict) bool { return v.Key == row.Key }) {
+			return &row
+		}
+	}
+	return nil
 }
 
 // title says how far it has come: what is only proposed is not decided.
@@ -321,7 +348,14 @@ func (d *Dashboard) open(w http.ResponseWriter, r *http.Request) {
 			*list.more = "/open?" + list.name + "=" + writeMark(on)
 		}
 		for _, row := range rows {
-			one := openRow{Row: row, Evidence: d.evidence(row)}
+			var notes []zabor.Note
+			if row.Cause == zabor.ByPerson || row.Cause == zabor.ByConflict { // the row alone does not say whether it was imported
+				if notes, err = d.o.Store.History().Of(r.Context(), row.Key); err != nil {
+					d.away(w, r, err)
+					return
+				}
+			}
+			one := openRow{Row: row, Evidence: d.evidence(row, notes)}
 			one.Status, one.Answer = answerFields(row)
 			*list.rows = append(*list.rows, one)
 		}

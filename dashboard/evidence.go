@@ -22,6 +22,13 @@ type evidence struct {
 	From, To time.Time // when a call may have been sent
 	Provider Provider
 	Console  Console
+	Order    string // address of the shop's own order; empty: none is configured
+	// Imported: another program made the call, if there was one. From is when the row
+	// was imported then.
+	Imported bool
+	Answer   string // the provider's latest, in words; empty: none is known
+	Why      string // the row is in its state, in plain words
+	Detail   string // the technical text behind Why; may be empty
 	// Silence is until when finding nothing at the provider proves nothing; zero: no
 	// call is known to have been sent. Where Never is true it proves nothing later
 	// either: there is no time after which the provider surely shows every call.
@@ -29,15 +36,25 @@ type evidence struct {
 	Never   bool
 }
 
-func (d *Dashboard) evidence(row zabor.Row) evidence {
-	e := evidence{From: row.CapturedAt, To: row.Open.SendUntil, Never: row.Open.AbsentAfter == 0}
+// evidence collects it. notes are those on row; nil: only the row is known.
+func (d *Dashboard) evidence(row zabor.Row, notes []zabor.Note) evidence {
+	e := evidence{From: row.CapturedAt, To: row.Open.SendUntil, Never: row.Open.AbsentAfter == 0, Imported: Imported(row, notes), Answer: lastAnswer(row)}
+	e.Why, e.Detail = why(row)
+	if d.o.OrderURL != "" {
+		e.Order = strings.ReplaceAll(d.o.OrderURL, OrderMark, url.PathEscape(row.Order))
+	}
 	e.Provider, _ = d.provider(row.Provider)
 	if e.Provider.Console != nil {
 		e.Console = e.Provider.Console(row)
 	} else {
 		e.Console.Search = provider.Console{}.Search(row)
 	}
-	if !row.Open.SendUntil.IsZero() {
+	if e.Imported {
+		e.Never = false
+		e.Console.Search = slices.DeleteFunc(slices.Clone(e.Console.Search), func(c provider.Clue) bool {
+			return row.ProviderKey != "" && strings.Contains(c.Text, row.ProviderKey)
+		})
+	} else if !row.Open.SendUntil.IsZero() {
 		e.Silence = row.Open.SendUntil.Add(row.Open.AbsentAfter)
 	}
 	fields, _ := requestFields(row)

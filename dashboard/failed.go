@@ -226,7 +226,7 @@ type messagePage struct {
 	FailedMessage
 	Fields []field
 	Row    *zabor.Row // of its key; nil: there is none
-	People []event    // what people did about its key, the newest first
+	People []Event    // what people did about its key, the newest first
 }
 
 func (d *Dashboard) failedOne(w http.ResponseWriter, r *http.Request) {

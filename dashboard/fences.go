@@ -25,6 +25,9 @@ type fencesPage struct {
 	Rows        []zabor.Row
 	Next        string // address of the next page; empty: this is the last
 	Filtered    bool
+	Waiting     []Waiting // messages of the order
+	Unsearched  string    // the queues could not be searched, and why
+	Partly      bool      // there are messages that were not searched
 	// Looked is how many rows of the search were looked through where there are more
 	// of them, and no next page; 0: all were.
 	Looked int64
@@ -54,6 +57,7 @@ func (d *Dashboard) fences(w http.ResponseWriter, r *http.Request) {
 	var err error
 	if body.Query != "" {
 		body.Rows, body.Looked, err = d.find(r, body.Query, body.Step, states)
+		d.findWaiting(r.Context(), &body)
 	} else {
 		after, ok := readMark(q.Get("after"))
 		if !ok {
@@ -180,7 +184,7 @@ func readMark(text string) (sqlstore.Mark, bool) {
 // fencePage is all that is known of one row.
 type fencePage struct {
 	Row      zabor.Row
-	Events   []event
+	Events   []Event
 	Evidence evidence
 	Request  []field
 	Why      string // the request is not shown
@@ -193,15 +197,6 @@ type fencePage struct {
 	Own      bool             // whoever looks has proposed it
 	Second   string           // the proposal in the form that confirms it
 	Refunded *zabor.Note      // who has dealt with its second reference; nil: nobody, or there is none
-}
-
-// event is one thing that happened to a row.
-type event struct {
-	At    time.Time
-	Class string
-	What  string
-	By    string
-	Text  string
 }
 
 func (d *Dashboard) fence(w http.ResponseWriter, r *http.Request) {
@@ -236,7 +231,8 @@ func (d *Dashboard) fence(w http.ResponseWriter, r *http.Request) {
 		d.away(w, r, err)
 		return
 	}
-	body := fencePage{Row: row, Events: timeline(row, notes), Evidence: d.evidence(row), Choices: choices(row), Steps: life(row)}
+	body := fencePage{Row: row, Events: History(row, notes), Evidence: d.evidence(row, notes), Choices: choices(row)}
+	body.Steps = life(row, body.Evidence.Imported)
 	body.Others = slices.DeleteFunc(others, func(o zabor.Row) bool { return o.Key == key || o.Order != key.Order })
 	if p, waits := access.Proposed(notes, row.Claim); waits {
 		body.Proposal, body.Own, body.Second = &p, p.By == access.From(r.Context()).Name, proposalMark(p, waits)
@@ -290,166 +286,4 @@ func (d *Dashboard) refundedOne(w http.ResponseWriter, r *http.Request) {
 	d.o.Log.Info("two references were dealt with", "by", who.Name, "order", key.Order, "step", key.Step, "scope", key.Scope, "reason", reason)
 	d.numbers.mended.forget()
 	http.Redirect(w, r, rowURL(key), http.StatusSeeOther)
-}
-
-// timeline is what is known to have happened, the newest first: the row's own
-// times, and the notes beside it.
-func timeline(row zabor.Row, notes []zabor.Note) []event {
-	var events []event
-	add := func(at time.Time, class, what, by, text string) {
-		if !at.IsZero() {
-			events = append(events, event{at, class, what, by, text})
-		}
-	}
-	if row.Tries > 0 {
-		add(row.CapturedAt, "plain", "Captured", "", "the row was committed before anything was sent"+toWhom(row))
-	} else {
-		add(row.CapturedAt, "plain", "Written", "", "the row was written; no call was made for it")
-	}
-	last := zabor.State("") // that the notes know of
-	for _, n := range notes {
-		what, class := noteWords(n)
-		add(n.At, class, what, n.By, n.Text)
-		if state := entered(n); state != "" {
-			last = state
-		}
-	}
-	if last != row.State && row.State != zabor.Captured {
-		text := row.Reason
-		if row.Reference != "" {
-			text = strings.TrimPrefix(text+"; reference "+row.Reference, "; ")
-		}
-		add(row.StateSince, stateClass(row.State), title(string(row.State)), "", text)
-	}
-	if row.State == zabor.Captured && !row.Open.SendUntil.IsZero() {
-		add(row.Open.SendUntil, "plain", "Lease ends", "", "no later may this call still be sent")
-	}
-	slices.SortStableFunc(events, func(a, b event) int { return b.At.Compare(a.At) })
-	return events
-}
-
-// people is what people did, of what was noted, the newest first.
-func people(notes []zabor.Note) []event {
-	var events []event
-	for _, n := range slices.Backward(notes) {
-		if n.By != "" {
-			what, class := noteWords(n)
-			events = append(events, event{n.At, class, what, n.By, n.Text})
-		}
-	}
-	return events
-}
-
-func toWhom(row zabor.Row) string {
-	if row.Provider == "" {
-		return ""
-	}
-	return ", for a call to " + row.Provider
-}
-
-func title(s string) string {
-	if s == "" {
-		return s
-	}
-	return strings.ToUpper(s[:1]) + s[1:]
-}
-
-// entered is the state that a row was in after what n notes; empty: n says nothing
-// of it.
-func entered(n zabor.Note) zabor.State {
-	switch zabor.Action(n.Kind) {
-	case zabor.Settle:
-		return zabor.Settled
-	case zabor.Decline:
-		return zabor.Declined
-	case zabor.Release:
-		return zabor.Released
-	case zabor.Hold:
-		return zabor.Held
-	}
-	if state, known := zabor.ParseState(n.Kind); known {
-		return state
-	}
-	return ""
-}
-
-func noteWords(n zabor.Note) (what, class string) {
-	switch zabor.Action(n.Kind) {
-	case zabor.Settle:
-		return "Decided: it went through", "good"
-	case zabor.Decline:
-		return "Decided: it did not; do not try again", "plain"
-	case zabor.Release:
-		return "Decided: it did not; try again", "plain"
-	case zabor.Hold:
-		return "Decided: hold it", "bad"
-	}
-	if state, known := zabor.ParseState(n.Kind); known {
-		words := title(n.Kind)
-		if state == zabor.Captured {
-			words = "Captured again"
-		}
-		return words, stateClass(state)
-	}
-	switch n.Kind {
-	case "evidence":
-		return "A late answer", "warn"
-	case messageRetried:
-		return "Its message was put back on its queue", "plain"
-	case messageForgotten:
-		return "Its message was forgotten", "warn"
-	case messageLeft:
-		return "Its message could not be moved", "warn"
-	case sqlstore.Refunded:
-		return "The second reference was dealt with", "good"
-	}
-	return title(n.Kind), "plain"
-}
-
-func stateClass(s zabor.State) string {
-	switch s {
-	case zabor.Settled:
-		return "good"
-	case zabor.Doubt:
-		return "warn"
-	case zabor.Declined, zabor.Released, zabor.Captured, zabor.Pending:
-		return "plain"
-	}
-	return "bad"
-}
-
-// step is a station of a row's life, for the picture above its page.
-type step struct {
-	Name string
-	Done bool
-	Now  bool
-}
-
-// life is where a row stands.
-func life(row zabor.Row) []step {
-	path := []zabor.State{zabor.Captured, row.State}
-	switch row.State {
-	case zabor.Captured:
-		path = []zabor.State{zabor.Captured, zabor.Settled}
-	case zabor.Doubt:
-		path = []zabor.State{zabor.Captured, zabor.Doubt, zabor.Settled}
-	case zabor.Held:
-		path = []zabor.State{zabor.Captured, zabor.Doubt, zabor.Held, zabor.Settled}
-	case zabor.Pending:
-		path = []zabor.State{zabor.Captured, zabor.Pending, zabor.Settled}
-	}
-	var steps []step
-	passed := true
-	for _, s := range path {
-		now := s == row.State
-		name := string(s)
-		if !passed {
-			name = "decided"
-		}
-		steps = append(steps, step{name, passed, now})
-		if now {
-			passed = false
-		}
-	}
-	return steps
 }

@@ -18,6 +18,12 @@ type numbers struct {
 	mended kept[int64]
 	open   kept[[]sqlstore.StateCount]
 	failed kept[[]FailedCount]
+	money  kept[[]sqlstore.StateMoney]
+
+	answers kept[answers]
+
+	processes kept[[]process]
+	queues    kept[[]queueLine]
 
 	proposals kept[[]proposal]
 	charts    map[string]*kept[chart]
@@ -129,6 +135,14 @@ func (d *Dashboard) unclosed(ctx context.Context) ([]sqlstore.StateCount, error)
 	return counts, err
 }
 
+// money sums the open rows by state and currency.
+func (d *Dashboard) money(ctx context.Context) ([]sqlstore.StateMoney, error) {
+	sums, _, err := d.numbers.money.get(ctx, func(ctx context.Context) ([]sqlstore.StateMoney, error) {
+		return d.o.Store.Reports().OpenMoney(ctx, d.o.Scope)
+	})
+	return sums, err
+}
+
 // waiting is how many rows are in doubt or held; 0 where it cannot be read.
 func (d *Dashboard) waiting(ctx context.Context) (n int64) {
 	counts, err := d.unclosed(ctx)
@@ -147,6 +161,8 @@ func (d *Dashboard) waiting(ctx context.Context) (n int64) {
 // failed messages again.
 func (d *Dashboard) changed() {
 	d.numbers.open.forget()
+	d.numbers.money.forget()
+	d.numbers.answers.forget()
 	d.numbers.failed.forget()
 	d.numbers.proposals.forget()
 }
@@ -220,6 +236,7 @@ func (d *Dashboard) draw(ctx context.Context, s span) (chart, error) {
 	width := s.whole / time.Duration(s.number)
 	to := time.Now().UTC().Truncate(width).Add(width)
 	c := chart{From: to.Add(-s.whole), To: to, Span: s.name}
+	var all []map[int]int64
 	for _, l := range []struct {
 		lane
 		states []zabor.State
@@ -245,7 +262,7 @@ func (d *Dashboard) draw(ctx context.Context, s span) (chart, error) {
 			}
 			merge(counts, found)
 		}
-		c.Lanes = append(c.Lanes, l.lane.drawn(counts, s.number, c.From, width))
+		c.Lanes, all = append(c.Lanes, l.lane), append(all, counts)
 	}
 	if d.o.Failed.Times != nil {
 		given := lane{Name: "Failed", Class: "bad", What: "messages given up"}
@@ -257,7 +274,16 @@ func (d *Dashboard) draw(ctx context.Context, s span) (chart, error) {
 				counts[int(at.Sub(c.From)/width)]++
 			}
 		}
-		c.Lanes = append(c.Lanes, given.drawn(counts, s.number, c.From, width))
+		c.Lanes, all = append(c.Lanes, given), append(all, counts)
+	}
+	most := int64(0) // one scale for all lanes
+	for _, counts := range all {
+		for _, n := range counts {
+			most = max(most, n)
+		}
+	}
+	for i, counts := range all {
+		c.Lanes[i] = c.Lanes[i].drawn(counts, s.number, most, c.From, width)
 	}
 	return c, nil
 }
@@ -268,7 +294,7 @@ func merge(into, from map[int]int64) {
 	}
 }
 
-func (l lane) drawn(counts map[int]int64, number int, from time.Time, width time.Duration) lane {
+func (l lane) drawn(counts map[int]int64, number int, most int64, from time.Time, width time.Duration) lane {
 	for i := range number {
 		l.Total += counts[i]
 		l.Most = max(l.Most, counts[i])
@@ -279,7 +305,7 @@ func (l lane) drawn(counts map[int]int64, number int, from time.Time, width time
 		if n == 0 {
 			continue
 		}
-		height := max(2, chartHeight*float64(n)/float64(l.Most))
+		height := max(2, chartHeight*float64(n)/float64(most))
 		l.Bars = append(l.Bars, bar{X: float64(i)*step + 1, Y: chartHeight - height, Width: step - 2, Height: height, N: n, From: from.Add(time.Duration(i) * width)})
 	}
 	return l

@@ -86,17 +86,42 @@ func (d *Dashboard) processes(ctx context.Context) ([]process, error) {
 // headline is the number that matters.
 type headline struct {
 	Successes, Unique int64
-	Others            int64 // rows that have two references, and nobody has dealt with them
-	Refunded          int64 // those that somebody has dealt with; in none of the numbers
-	Undecided         int64 // rows that have a reference, and are neither settled, pending nor declined
-	Doubtful          int64 // rows of which it is not known whether they are successes
+	Others            int64         // rows that have two references, and nobody has dealt with them
+	Refunded          int64         // those that somebody has dealt with; in none of the numbers
+	Undecided         int64         // rows that have a reference, and are neither settled, pending nor declined
+	Doubtful          int64         // rows of which it is not known whether they are successes
+	UnderWay          int64         // rows whose call runs
+	AtRisk            []zabor.Money // the sum of Doubtful, by currency
+	Answers           answers       // what processes have read
+	AnswersErr        string        // they could not be read
 	Counted           time.Time
 	Audit, Compared   *AuditReport // see Dashboard.lastAudits
 	Err               string       // the rows could not be counted
 	AuditErr          string       // what the last audit has found cannot be read
 }
 
-func (h headline) Equal() bool { return h.Successes == h.Unique }
+// Equal reports whether neither the rows nor the answers that were read contradict it.
+func (h headline) Equal() bool { return h.Successes == h.Unique && h.Answers.Lost() == 0 }
+
+// ByAnswers reports whether processes have counted answers. Otherwise the rows are
+// all that is known.
+func (h headline) ByAnswers() bool { return h.Answers.N > 0 }
+
+// Left is the number of successes.
+func (h headline) Left() int64 {
+	if h.ByAnswers() {
+		return h.Answers.N
+	}
+	return h.Successes
+}
+
+// Right is how many of Left are charged once and have their row.
+func (h headline) Right() int64 {
+	if h.ByAnswers() {
+		return max(0, h.Answers.N-h.Answers.Lost()-(h.Successes-h.Unique))
+	}
+	return h.Unique
+}
 
 // Verdict is what the page says in colour: unequal, where the rows say so or an
 // audit does; unknown, where one of them cannot be read; empty or equal, where both
@@ -107,9 +132,9 @@ func (h headline) Verdict() string {
 		return "unknown"
 	case !h.Equal() || h.Found() != nil:
 		return "unequal"
-	case h.AuditErr != "":
+	case h.AuditErr != "" || h.AnswersErr != "":
 		return "unknown"
-	case h.Empty():
+	case h.Empty() || !h.ByAnswers() && !h.EverCompared():
 		return "empty"
 	}
 	return "equal"
@@ -144,7 +169,7 @@ func (h headline) EverCompared() bool {
 // Old reports whether it was counted long enough ago for a person to be told.
 func (h headline) Old() bool { return !h.Counted.IsZero() && time.Since(h.Counted) > 10*time.Second }
 
-func (h headline) Empty() bool { return h.Successes == 0 && h.Unique == 0 }
+func (h headline) Empty() bool { return h.Successes == 0 && h.Unique == 0 && h.Answers.N == 0 }
 
 // tile is a number that wants to be looked at.
 type tile struct {
@@ -153,6 +178,7 @@ type tile struct {
 	More                    bool // than N
 	Oldest                  time.Time
 	Unknown                 bool
+	Money                   []zabor.Money // the sum of its rows, by currency
 }
 
 // providerLine is a provider as the overview shows it.
@@ -177,6 +203,7 @@ type overviewPage struct {
 	Headline  headline
 	Tiles     []tile
 	Chart     chart
+	ChartErr  string // it could not be counted
 	Spans     []string
 	Queues    []queueLine
 	Providers []providerLine
@@ -197,15 +224,15 @@ func (d *Dashboard) overview(w http.ResponseWriter, r *http.Request) {
 	for _, s := range spans {
 		body.Spans = append(body.Spans, s.name)
 	}
-	if body.Chart, err = d.chart(ctx, spans[max(at, 0)+b2i(at < 0)]); err != nil {
-		d.away(w, r, err)
-		return
+	span := spans[max(at, 0)+b2i(at < 0)]
+	if body.Chart, err = d.chart(ctx, span); err != nil { // the rest of the page is good without it
+		body.Chart, body.ChartErr = chart{Span: span.name}, err.Error()
 	}
 	body.Headline = d.headline(ctx, counts)
-	if body.Processes, err = d.processes(ctx); err != nil {
+	if body.Processes, _, err = d.numbers.processes.get(ctx, d.processes); err != nil {
 		body.Err = err.Error()
 	}
-	body.Queues = d.queueLines(ctx)
+	body.Queues, _, _ = d.numbers.queues.get(ctx, func(ctx context.Context) ([]queueLine, error) { return d.queueLines(ctx), nil })
 	body.Providers = d.providerLines(body.Processes)
 	for _, p := range body.Processes {
 		if !p.Late && p.Kind != "dashboard" {
@@ -238,8 +265,21 @@ func (d *Dashboard) headline(ctx context.Context, counts []sqlstore.StateCount) 
 		h.Others, h.Successes = h.Others-h.Refunded, h.Successes-h.Refunded
 	}
 	for _, c := range counts {
-		if c.State == zabor.Doubt || c.State == zabor.Held {
+		switch c.State {
+		case zabor.Doubt, zabor.Held:
 			h.Doubtful += c.Rows
+		case zabor.Captured:
+			h.UnderWay += c.Rows
+		}
+	}
+	if h.Answers, err = d.answers(ctx); err != nil {
+		h.AnswersErr = err.Error()
+	}
+	if sums, err := d.money(ctx); err == nil { // the counts are good without it
+		for _, s := range sums {
+			if s.State == zabor.Doubt || s.State == zabor.Held {
+				h.AtRisk = addMoney(h.AtRisk, s.Sum)
+			}
 		}
 	}
 	if h.Audit, h.Compared, err = d.lastAudits(ctx); err != nil {
@@ -253,16 +293,22 @@ func (d *Dashboard) tiles(ctx context.Context, counts []sqlstore.StateCount) []t
 	for _, c := range counts {
 		by[c.State] = c
 	}
+	sums := map[zabor.State][]zabor.Money{}
+	if all, err := d.money(ctx); err == nil { // the counts are good without it
+		for _, s := range all {
+			sums[s.State] = addMoney(sums[s.State], s.Sum)
+		}
+	}
 	one := func(s zabor.State, name, what, link, class string) tile {
 		c := by[s]
-		return tile{Name: name, What: what, Link: link, Class: class, N: c.Rows, Oldest: c.Oldest}
+		return tile{Name: name, What: what, Link: link, Class: class, N: c.Rows, Oldest: c.Oldest, Money: sums[s]}
 	}
 	tiles := []tile{
 		one(zabor.Held, "Held", "a person must decide", "/open", "bad"),
 		one(zabor.Doubt, "In doubt", "zabor is finding out", "/open#doubt", "warn"),
 		one(zabor.Captured, "Under way", "a call runs", "/fences?state=captured", "plain"),
 		one(zabor.Pending, "Pending", "no verdict yet", "/fences?state=pending", "plain"),
-		one(zabor.Released, "Free again", "will be called when delivered", "/fences?state=released", "plain"),
+		one(zabor.Released, "Ready to retry", "called when delivered", "/fences?state=released", "plain"),
 	}
 	if proposals, err := d.proposals(ctx, access.Identity{}); d.o.SecondPerson {
 		t := tile{Name: "Proposed", What: "a second person must confirm", Link: "/open#proposals", Class: "warn", N: int64(len(proposals)), Unknown: err != nil}
@@ -273,7 +319,7 @@ func (d *Dashboard) tiles(ctx context.Context, counts []sqlstore.StateCount) []t
 	}
 	if d.o.Failed.List != nil {
 		counts, err := d.failedCounts(ctx)
-		t := tile{Name: "Failed", What: "messages given up", Link: "/failed", Class: "bad", Unknown: err != nil}
+		t := tile{Name: "Failed", What: "messages given up, with the held ones", Link: "/failed", Class: "bad", Unknown: err != nil}
 		for _, c := range counts {
 			t.N += c.N
 			t.More, t.Unknown = t.More || c.More, t.Unknown || c.Err != ""

@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -71,7 +73,8 @@ type page struct {
 	Version  string
 	User     string
 	Operator bool
-	SignsIn  bool  // there is something to sign out of
+	SignsIn  bool // there is something to sign out of
+	Pauses   []pause
 	Waiting  int64 // rows in doubt or held; for the menu
 	Now      time.Time
 	Body     any
@@ -80,7 +83,7 @@ type page struct {
 // show writes a page, whole or not at all.
 func (d *Dashboard) show(w http.ResponseWriter, r *http.Request, status int, name, title, here string, body any) {
 	id := access.From(r.Context())
-	p := page{Title: title, Here: here, Stamp: d.pages.stamp, Scope: d.o.Scope, Version: d.o.Version, User: id.Name, Operator: id.Role == access.Operator, SignsIn: d.o.Guard.SignsIn(), Waiting: d.waiting(r.Context()), Now: time.Now().UTC(), Body: body}
+	p := page{Title: title, Here: here, Stamp: d.pages.stamp, Scope: d.o.Scope, Version: d.o.Version, User: id.Name, Operator: id.Role == access.Operator, SignsIn: d.o.Guard.SignsIn(), Waiting: d.waiting(r.Context()), Pauses: d.pauses(r.Context()), Now: time.Now().UTC(), Body: body}
 	var out bytes.Buffer
 	if err := d.pages.byName[name].Execute(&out, p); err != nil {
 		d.o.Log.Error("dashboard: a page could not be made", "page", name, "error", err)
@@ -108,13 +111,13 @@ func (d *Dashboard) trouble(w http.ResponseWriter, r *http.Request, status int, 
 
 // away is the page of a database or queue that does not answer.
 func (d *Dashboard) away(w http.ResponseWriter, r *http.Request, err error) {
-	if r.Context().Err() != nil {
-		return
+	if r.Context().Err() != nil && context.Cause(r.Context()) != errSlow { //nolint:errorlint // it is set as it is
+		return // the browser is gone
 	}
 	d.o.Log.Warn("dashboard: cannot read", "path", r.URL.Path, "error", err)
 	d.trouble(w, r, http.StatusServiceUnavailable, trouble{
-		What: "This page could not be read", Detail: []string{err.Error()},
-		Next: "Nothing was changed. Payments do not depend on this page: workers and proxy go by the database alone.", Link: r.URL.RequestURI(), Words: "Try again",
+		What: "The database does not answer", Detail: []string{err.Error()},
+		Next: "Charges wait until it is back. Nobody is charged twice. Nothing was changed by this page.", Link: r.URL.RequestURI(), Words: "Try again",
 	})
 }
 
@@ -180,6 +183,8 @@ var functions = template.FuncMap{
 	"messageID":   func(at FailedID) string { return elementID("message", at.Queue, at.Transport, at.ID) },
 	"transportID": func(l FailedList) string { return elementID("transport", l.Queue, l.Transport) },
 	"title":       title,
+	"timed":       timed,
+	"card":        func(row openRow, operator bool) openCard { return openCard{row, operator} },
 	"entry":       menuEntry,
 }
 
@@ -238,6 +243,33 @@ func timeHTML(t time.Time, as string) template.HTML {
 	}
 	// All of it is made here.
 	return template.HTML(fmt.Sprintf(`<time datetime="%s" title="%s" data-as="%s">%s</time>`, utc.Format(time.RFC3339Nano), utc.Format(utcLayout), as, words)) //nolint:gocritic // HTML quotes otherwise than Go
+}
+
+// moments are times as the command prints them.
+var moments = regexp.MustCompile(`\b\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}(\.\d+)?Z`)
+
+// timed returns s for a page, with its times as [stampOf] shows them.
+func timed(s string) template.HTML {
+	s = readable(s)
+	var out strings.Builder
+	for at := moments.FindStringIndex(s); at != nil; at = moments.FindStringIndex(s) {
+		out.WriteString(template.HTMLEscapeString(s[:at[0]]))
+		moment, err := time.Parse(time.RFC3339, strings.Replace(s[at[0]:at[1]], " ", "T", 1))
+		if err != nil {
+			out.WriteString(template.HTMLEscapeString(s[at[0]:at[1]]))
+		} else {
+			out.WriteString(string(stampOf(moment)))
+		}
+		s = s[at[1]:]
+	}
+	out.WriteString(template.HTMLEscapeString(s))
+	return template.HTML(out.String()) // every part is escaped above
+}
+
+// openCard is a card of the page of open rows.
+type openCard struct {
+	openRow
+	Operator bool
 }
 
 // age is a duration in the largest unit that fits, as the script says it too.

@@ -84,6 +84,17 @@ func dispatches(m *app.Method, message string) bool {
 	return slices.ContainsFunc(m.Calls, func(c *app.Call) bool { return c.Name == "new" && c.Class == message })
 }
 
+// tenantBeside notes that the tenant of a message is no property of it, so that a fence
+// by the order's number alone takes two tenants' orders for one.
+func tenantBeside(c *check) {
+	path, from := c.Tenant()
+	if path == "" {
+		return
+	}
+	c.at(from, "in each step of zabor.yaml: scope: '"+path+"'; any other fence needs the tenant in its key too",
+		"whose an order is, is noted beside the message (%s): two tenants can have an order of the same number, and only one of them is charged", path)
+}
+
 var (
 	keyName   = regexp.MustCompile(`(?i)^(idempotency[-_ ]?key|idempotence[-_]key|x-idempotency-key|x-request-id|paypal-request-id|cko-idempotency-key)$`)
 	randomKey = regexp.MustCompile(`(?i)\b(uniqid|random_bytes|random_int|mt_rand|rand|bin2hex)\s*\(|\bStr::(uuid|random|orderedUuid|ulid|uuid7)\b|\bUuid::(v1|v4|v6|v7|uuid1|uuid4|uuid6|uuid7)\b|\bUlid::generate\b|new\s+Ulid\b`)

@@ -35,6 +35,7 @@ func Rules() []Rule {
 		{"ZB152", "an idempotency key that is new at each attempt", Error, "godaddy-wordpress/wc-plugin-framework#492", volatileKey},
 		{"ZB153", "a fence by upsert", Error, "AOEpeople/Aoe_AsyncCache#3", upsertFence},
 		{"ZB154", "a fence that looks before it inserts", Error, "woocommerce/woocommerce-gateway-stripe#1302", lookFirst},
+		{"ZB155", "tenants share the numbers of orders", Note, "", tenantBeside},
 
 		{"ZB160", "a page waits for what is on the bus", Warning, "", pageMessages},
 		{"ZB161", "a request waits for a message", Warning, "woocommerce/woocommerce-gateway-stripe#3725", waitedFor},

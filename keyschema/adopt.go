@@ -25,7 +25,7 @@ func (i *Installation) Adopt(ctx context.Context, r *Review) error {
 			return err
 		}
 	}
-	return i.mark(ctx, r.Records)
+	return i.mark(ctx, r.Records, nil)
 }
 
 // put writes a record.
@@ -58,14 +58,18 @@ func (i *Installation) replace(ctx context.Context, r *Review, c Change) error {
 	return nil
 }
 
-// mark marks the queues as the installation's, where they are not yet.
-func (i *Installation) mark(ctx context.Context, records Records) error {
-	m := marker{Scope: i.Scope, Steps: map[string]markedStep{}}
+// mark marks the queues as the installation's, also those of the renamed scopes.
+func (i *Installation) mark(ctx context.Context, records Records, renamed []string) error {
+	fence, err := fenceID(ctx, i.Store)
+	if err != nil {
+		return err
+	}
+	m := marker{Scope: i.Scope, Fence: fence, Steps: map[string]markedStep{}}
 	for _, r := range records.Of(i.Scope) {
 		m.Steps[r.Step] = markedStep{r.Version, digest(r.Schema)}
 	}
 	for _, q := range i.Queues {
-		if err := q.mark(ctx, i.Store, m); err != nil {
+		if err := q.mark(ctx, i.Store, m, renamed); err != nil {
 			return err
 		}
 	}
@@ -84,6 +88,7 @@ type Accepted struct {
 // old key has a row. It may be called again after an error.
 func (i *Installation) Accept(ctx context.Context, r *Review, names []string) ([]Accepted, error) {
 	var changes []Change
+	var renamed []string
 	for _, name := range names {
 		at := slices.IndexFunc(r.Changes, func(c Change) bool { return c.Step.Name() == name })
 		if at < 0 {
@@ -93,6 +98,7 @@ func (i *Installation) Accept(ctx context.Context, r *Review, names []string) ([
 			return nil, &Refusal{fmt.Errorf("step %s: its configured key schema has not changed; nothing was written", name), ""}
 		}
 		changes = append(changes, r.Changes[at])
+		renamed = append(renamed, r.Changes[at].Renamed...)
 	}
 	for _, c := range r.Changes {
 		if len(c.Renamed) > 0 && !slices.Contains(names, c.Step.Name()) {
@@ -127,7 +133,7 @@ func (i *Installation) Accept(ctx context.Context, r *Review, names []string) ([
 		}
 		all = append(all, done)
 	}
-	if err := i.mark(ctx, r.Records); err != nil {
+	if err := i.mark(ctx, r.Records, renamed); err != nil {
 		return nil, err
 	}
 	return all, nil

@@ -64,9 +64,15 @@ type Guard struct {
 	id     [16]byte
 	after  time.Duration // see Said.GoneAfter
 	status func(Said) ([]byte, error)
+	queues []Queue
+
+	// Taken is told once that another installation takes from a queue of this process,
+	// which captures nothing from then on; nil: it is only refused. It is set before Run.
+	Taken func(error)
 
 	mu      sync.Mutex        // of a beat
 	records map[string]Record // those that the next beat says
+	fence   string            // of fenceID; empty: not read yet
 	drains  atomic.Bool
 	view    atomic.Pointer[view]
 	held    map[string]heldStep
@@ -83,6 +89,7 @@ type view struct {
 	at      time.Time        // before anything was read
 	refused map[string]error // steps that may not be captured
 	changed map[string]bool  // steps whose schema was changed ever
+	taken   error            // why nothing may be captured at all; nil: it may
 	held    map[string]heldStep
 }
 
@@ -91,7 +98,7 @@ type view struct {
 // as JSON, with the Said as "key_schemas". Nothing may be captured before a Beat.
 func (i *Installation) NewGuard(r *Review, goneAfter time.Duration, status func(Said) ([]byte, error)) *Guard {
 	g := &Guard{
-		store: i.Store, scope: i.Scope, after: Beat + goneAfter, status: status,
+		store: i.Store, scope: i.Scope, after: Beat + goneAfter, status: status, queues: i.Queues,
 		steps: map[string]*step.Step{}, records: map[string]Record{}, held: map[string]heldStep{},
 	}
 	rand.Read(g.id[:])
@@ -144,9 +151,31 @@ func (g *Guard) Beat(ctx context.Context) error {
 			return err
 		}
 	}
+	if v.taken, err = g.taken(ctx); err != nil {
+		return err
+	}
+	if last := g.view.Load(); v.taken != nil && g.Taken != nil && (last == nil || last.taken == nil) {
+		g.Taken(v.taken)
+	}
 	v.held = maps.Clone(g.held)
 	g.view.Store(v)
 	return nil
+}
+
+// taken says that another installation takes from a queue of this process; nil: none
+// does. After an error it is not known.
+func (g *Guard) taken(ctx context.Context) (foreign, err error) {
+	if g.fence == "" {
+		if g.fence, err = fenceID(ctx, g.store); err != nil {
+			return nil, err
+		}
+	}
+	for _, q := range g.queues {
+		if foreign := q.taken(ctx, g.scope, g.fence); foreign != nil {
+			return foreign, nil
+		}
+	}
+	return nil, nil
 }
 
 // judge says why s may not be captured now; nil: it may. It sets what the next beat
@@ -191,6 +220,9 @@ func (g *Guard) Refuse(k zabor.Key) error {
 	// One of the two clocks stands still while a machine sleeps.
 	if v == nil || now.Sub(v.at) > Beat || now.Round(0).Sub(v.at.Round(0)) > Beat {
 		return fmt.Errorf("this process could not confirm its key schemas for %s: the fence's database does not answer", Beat)
+	}
+	if v.taken != nil {
+		return v.taken
 	}
 	name, _, _ := strings.Cut(k.Step, ":")
 	return v.refused[name]

@@ -110,8 +110,15 @@ func (i *Installation) Review(ctx context.Context, importing bool) (*Review, err
 // latest schema of each step that a marker of this one names.
 func (i *Installation) markers(ctx context.Context) (renamed []string, marked map[string]markedStep, err error) {
 	marked = map[string]markedStep{}
+	fence, err := fenceID(ctx, i.Store)
+	if err != nil {
+		return nil, nil, err
+	}
 	for _, q := range i.Queues {
 		m, found, err := q.owner(ctx, i.Store)
+		if err == nil {
+			err = q.foreign(m, fence)
+		}
 		switch {
 		case err != nil:
 			return nil, nil, err

@@ -6,11 +6,14 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"zabor/internal/php"
+	"zabor/internal/tenancy"
 )
 
 // successor is the next job of a chain, as PHP would dispatch it once the job in
@@ -147,9 +150,14 @@ func (s *successor) describe(p payload, job *php.Object) error {
 		s.fields = append(s.fields, field{"deleteWhenMissingModels", scalar("deleteWhenMissingModels", false)})
 	}
 	s.fields = append(s.fields, field{"data", data})
-	if logged := p.fields["illuminate:log:context"]; logged != nil {
-		// The context of a dispatch is that of the job that it happens in.
-		s.fields = append(s.fields, field{"illuminate:log:context", logged})
+	// The context of a dispatch is that of the job that it happens in, and so is its tenant.
+	if logged := p.fields[contextMember]; logged != nil {
+		s.fields = append(s.fields, field{contextMember, logged})
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.fields)) {
+		if tenancy.Named(name) && !slices.Contains(ownMembers[:], name) {
+			s.fields = append(s.fields, field{name, p.fields[name]})
+		}
 	}
 	_, s.dated = p.fields["createdAt"]
 	_, s.horizon = p.fields["pushedAt"]

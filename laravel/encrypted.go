@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"zabor/internal/php"
+	"zabor/worker"
 )
 
 // AppKey is an application key of Laravel, which encrypts the commands of
@@ -57,13 +58,13 @@ func ParseAppKeys(text string) ([]AppKey, error) {
 }
 
 // errKey: a key does not fit, another one may.
-var errKey = errors.New("no application key fits its encrypted command; give zabor the APP_KEY it was encrypted with (app_key, older ones too)")
+var errKey = fmt.Errorf("no application key fits its encrypted command; give zabor the APP_KEY it was encrypted with (app_key, older ones too): %w", worker.ErrWrongSecret)
 
 // decrypt turns an encrypted command into its serialization. The first of keys
 // that fits is taken.
 func decrypt(command string, keys []AppKey) (string, error) {
 	if len(keys) == 0 {
-		return "", errors.New("its command is encrypted; give zabor the application's APP_KEY (app_key)")
+		return "", fmt.Errorf("its command is encrypted; give zabor the application's APP_KEY (app_key): %w", worker.ErrWrongSecret)
 	}
 	text, err := base64.StdEncoding.DecodeString(command)
 	if err != nil {

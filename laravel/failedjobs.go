@@ -217,9 +217,12 @@ func (f *FailedJobs) save(ctx context.Context, connection, queue string, m *work
 	args := []any{uuid, connection, queue, payload, reason, at}
 	if f.extra {
 		args = append(args, at)
+		if err := worker.CheckPacket(ctx, f.db, len(payload)+len(reason)); err != nil {
+			return fmt.Errorf("cannot write it into table %s: %w", f.table, err)
+		}
 	}
 	if _, err := f.db.ExecContext(ctx, f.text.upsert, args...); err != nil {
-		return f.failure("write", err)
+		return f.failure(fmt.Sprintf("write %d bytes into", len(payload)), err)
 	}
 	return nil
 }

@@ -25,6 +25,7 @@ type horizon struct {
 	redis              redis.UniversalClient
 	prefix, connection string
 	warn               func(error)
+	ends               ends
 }
 
 // How long Horizon keeps a job's hash, as its configuration file has it
@@ -39,6 +40,7 @@ const display = time.Second
 
 // shown is what Horizon shows of a job.
 type shown struct {
+	early             bool // when it was reserved, the application had not written that it was pushed
 	id, name, retryOf string
 	tags              []string
 	silenced          bool
@@ -76,12 +78,14 @@ var (
 -- ARGV[1] unix second of its expiry if it has none  ARGV[2] how many of the
 -- following fields and values are written only if the hash has no id
 -- ARGV[3...] fields and values
+-- Returns the job's status before.
+local was = redis.call('HGET', KEYS[1], 'status') or ''
 local whole = {}
 for i = 3, 2 + ARGV[2] do whole[#whole + 1] = ARGV[i] end
 if #whole > 0 and redis.call('HEXISTS', KEYS[1], 'id') == 0 then redis.call('HSET', KEYS[1], unpack(whole)) end
 redis.call('HSET', KEYS[1], unpack(ARGV, 3 + ARGV[2]))
 if redis.call('TTL', KEYS[1]) == -1 then redis.call('EXPIREAT', KEYS[1], ARGV[1]) end
-return 1
+return was
 `)
 
 	measureScript = redis.NewScript(`
@@ -135,10 +139,10 @@ func (h *horizon) tell(what string, err error) {
 }
 
 // touch changes fields of j's hash.
-func (h *horizon) touch(ctx context.Context, tx redis.Pipeliner, j *shown, queue string, now time.Time, keep time.Duration, fields ...any) {
+func (h *horizon) touch(ctx context.Context, tx redis.Pipeliner, j *shown, queue string, now time.Time, keep time.Duration, fields ...any) (was *redis.Cmd) {
 	whole := []any{"id", j.id, "connection", h.connection, "queue", queue, "name", j.name, "created_at", microtime(j.since)}
 	args := append([]any{now.Add(keep).Unix(), len(whole)}, whole...)
-	touchScript.Eval(ctx, tx, []string{h.prefix + j.id}, append(args, fields...)...)
+	return touchScript.Eval(ctx, tx, []string{h.prefix + j.id}, append(args, fields...)...)
 }
 
 // list adds j to one of Horizon's lists of jobs, the newest first.
@@ -197,6 +201,7 @@ func (h *horizon) reserved(ctx context.Context, queue string, ms []*worker.Messa
 		}
 		m.Receipt = r
 	}
+	was := map[*shown]*redis.Cmd{}
 	h.write(ctx, "a job was taken", func(ctx context.Context, tx redis.Pipeliner) {
 		for _, payload := range moved {
 			if due, ok := shows([]byte(payload)); ok {
@@ -205,10 +210,14 @@ func (h *horizon) reserved(ctx context.Context, queue string, ms []*worker.Messa
 		}
 		for _, m := range ms {
 			if r := m.Receipt.(receipt); r.shown != nil && !r.dead {
-				h.touch(ctx, tx, r.shown, queue, now, trimRecent, "status", "reserved", "payload", r.member, "updated_at", microtime(now), "reserved_at", microtime(now))
+				was[r.shown] = h.touch(ctx, tx, r.shown, queue, now, trimRecent, "status", "reserved", "payload", r.member, "updated_at", microtime(now), "reserved_at", microtime(now))
 			}
 		}
 	})
+	for j, reply := range was {
+		status, err := reply.Text()
+		j.early = err != nil || status != "pending"
+	}
 }
 
 // pending: m was given back, or moved to another queue, as the given payload.
@@ -230,7 +239,12 @@ func (h *horizon) completed(ctx context.Context, queue string, m *worker.Message
 	if h == nil || j == nil {
 		return
 	}
-	now, tags := time.Now(), h.watched(ctx, j)
+	now, tags, keep := time.Now(), h.watched(ctx, j), trimRecent
+	if len(tags) > 0 {
+		keep = trimFailed
+	}
+	fields := []any{"status", "completed", "payload", r.member, "completed_at", microtime(now)}
+	defer h.ended(j, "completed", now.Add(keep), fields)
 	h.write(ctx, "a job was completed", func(ctx context.Context, tx redis.Pipeliner) {
 		h.retried(ctx, tx, j, "completed")
 		done := "completed_jobs"
@@ -239,11 +253,9 @@ func (h *horizon) completed(ctx context.Context, queue string, m *worker.Message
 		}
 		h.list(ctx, tx, j, done, now)
 		tx.ZRem(ctx, h.prefix+"pending_jobs", j.id)
-		h.touch(ctx, tx, j, queue, now, trimRecent, "status", "completed", "payload", r.member, "completed_at", microtime(now))
-		keep := trimRecent
+		h.touch(ctx, tx, j, queue, now, trimRecent, fields...)
 		if len(tags) > 0 {
 			h.list(ctx, tx, j, "monitored_jobs", now)
-			keep = trimFailed
 		}
 		tx.ExpireAt(ctx, h.prefix+j.id, now.Add(keep))
 		ms := strconv.FormatFloat(max(0, float64(now.Sub(j.since).Microseconds())/1e3), 'f', 2, 64)
@@ -260,6 +272,8 @@ func (h *horizon) failed(ctx context.Context, queue string, m *worker.Message, r
 		return
 	}
 	now := time.Now()
+	fields := []any{"status", "failed", "payload", r.member, "exception", reason, "context", "", "failed_at", microtime(now)}
+	defer h.ended(j, "failed", now.Add(trimFailed), fields)
 	h.write(ctx, "a job has failed", func(ctx context.Context, tx redis.Pipeliner) {
 		h.retried(ctx, tx, j, "failed")
 		h.list(ctx, tx, j, "failed_jobs", now)
@@ -267,7 +281,7 @@ func (h *horizon) failed(ctx context.Context, queue string, m *worker.Message, r
 		for _, list := range []string{"pending_jobs", "completed_jobs", "silenced_jobs"} {
 			tx.ZRem(ctx, h.prefix+list, j.id)
 		}
-		h.touch(ctx, tx, j, queue, now, trimFailed, "status", "failed", "payload", r.member, "exception", reason, "context", "", "failed_at", microtime(now))
+		h.touch(ctx, tx, j, queue, now, trimFailed, fields...)
 		tx.ExpireAt(ctx, h.prefix+j.id, now.Add(trimFailed))
 		for _, tag := range j.tags {
 			tx.ZAdd(ctx, h.prefix+"failed:"+tag, redis.Z{Score: seconds4(now), Member: j.id})

@@ -14,9 +14,6 @@ import (
 	"zabor/worker"
 )
 
-// page is how many jobs Look has in memory at a time.
-const page = 100
-
 // Look gives every job of the queue: the list in its order, delayed and then
 // reserved jobs in none, and last the payloads that could not be decoded. See
 // [worker.Source].
@@ -32,7 +29,7 @@ func (s *Source) Look(ctx context.Context, places ...worker.Place) iter.Seq2[wor
 
 // list passes the elements of a list to yield; false: yield wants no more.
 func (s *Source) list(ctx context.Context, key string, place worker.Place, yield func(worker.Seen, error) bool) bool {
-	for from := int64(0); ; from += page {
+	for from, page := int64(0), int64(1); ; {
 		payloads, err := s.redis.LRange(ctx, key, from, from+page-1).Result()
 		if err != nil {
 			yield(worker.Seen{}, s.unseen(key, err))
@@ -43,16 +40,17 @@ func (s *Source) list(ctx context.Context, key string, place worker.Place, yield
 				return false
 			}
 		}
-		if len(payloads) < page {
+		if int64(len(payloads)) < page {
 			return true
 		}
+		from, page = from+page, worker.NextPage(page, size(payloads))
 	}
 }
 
 // set passes the members of a sorted set to yield, as list does. A scan misses
 // none that stays while others come and go.
 func (s *Source) set(ctx context.Context, key string, place worker.Place, yield func(worker.Seen, error) bool) bool {
-	for cursor := uint64(0); ; {
+	for cursor, page := uint64(0), int64(1); ; {
 		members, next, err := s.redis.ZScan(ctx, key, cursor, "", page).Result()
 		if err != nil {
 			yield(worker.Seen{}, s.unseen(key, err))
@@ -66,7 +64,16 @@ func (s *Source) set(ctx context.Context, key string, place worker.Place, yield 
 		if cursor = next; cursor == 0 {
 			return true
 		}
+		page = worker.NextPage(page, size(members))
 	}
+}
+
+// size is how many bytes texts have together.
+func size(texts []string) (n int) {
+	for _, text := range texts {
+		n += len(text)
+	}
+	return n
 }
 
 func (s *Source) unseen(key string, err error) error {

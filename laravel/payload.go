@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"zabor/internal/php"
@@ -43,6 +44,7 @@ func decode(raw []byte, keys []AppKey) (*worker.Message, *successor) {
 	}
 	m.ID, m.RetryOf = p.id(), p.retryOf()
 	m.Traceparent, m.Tracestate = p.trace()
+	m.Sent, m.Beside = p.sent(), p.beside()
 	m.DeliveredBefore = p.attempts > 0 || p.fields["retry_of"] != nil || p.hasSign()
 	if job := p.text("job"); job != handler {
 		class, _, _ := strings.Cut(job, "@")
@@ -119,6 +121,81 @@ func (p payload) trace() (parent, state string) {
 		return "00-" + parts[0] + "-" + parts[1] + "-00", ""
 	}
 	return "00-" + parts[0] + "-" + parts[1] + "-01", ""
+}
+
+// ownMembers are the members of a payload that Laravel, Horizon and zabor write.
+var ownMembers = [...]string{
+	"attempts", "backoff", "createdAt", "data", "deleteWhenMissingModels", "delay", "displayName", "failOnTimeout", "id", "job", "maxExceptions", "maxTries",
+	"pushedAt", "retryUntil", "retry_of", "silenced", "tags", "timeout", "timeoutAt", "type", "uuid", signKey,
+}
+
+// contextMember has what Laravel's Context had at the dispatch, each value serialized.
+const contextMember = "illuminate:log:context"
+
+// beside is the payload's members that are not the framework's own, and the context;
+// nil: there is none.
+func (p payload) beside() (all map[string]any) {
+	for name, v := range p.fields {
+		if slices.Contains(ownMembers[:], name) {
+			continue
+		}
+		if name == contextMember {
+			name, v = "context", plainContext(v)
+		}
+		if all == nil {
+			all = map[string]any{}
+		}
+		all[name] = v
+	}
+	return all
+}
+
+// plainContext is a context with its values unserialized. What cannot be read is left out.
+func plainContext(context any) map[string]any {
+	plain := map[string]any{}
+	both, _ := context.(map[string]any)
+	for _, kind := range []string{"hidden", "data"} { // of one name, the visible one counts
+		values, _ := both[kind].(map[string]any)
+		for name, v := range values {
+			text, _ := v.(string)
+			value, err := php.Unmarshal([]byte(text))
+			if err != nil {
+				continue
+			}
+			if one, err := php.Plain(value); err == nil {
+				plain[name] = one
+			}
+		}
+	}
+	return plain
+}
+
+// sent is when the job was to be run first: what Laravel (from 12.11 on) or Horizon says
+// of its push, and its delay. Zero: the payload does not say.
+func (p payload) sent() time.Time {
+	number := func(name string) float64 {
+		switch v := p.fields[name].(type) {
+		case json.Number:
+			n, _ := v.Float64()
+			return n
+		case string:
+			n, _ := strconv.ParseFloat(v, 64)
+			return n
+		}
+		return 0
+	}
+	at := cmp.Or(number("createdAt"), number("pushedAt"))
+	if at == 0 {
+		return time.Time{}
+	}
+	const far = 1e11 // some thousand years
+	if delay := number("delay"); delay > 0 {
+		at += delay
+	}
+	if !(at > 0 && at < far) { // nor NaN
+		return time.Time{}
+	}
+	return time.UnixMilli(int64(1000 * at))
 }
 
 // signKey is the payload's key that says that a call for the job may have acted.

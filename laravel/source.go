@@ -90,6 +90,10 @@ func NewSource(client redis.UniversalClient, c Config) (*Source, error) {
 	return s, nil
 }
 
+// Close ends what is done after the answers: the ends that Horizon shows are looked at
+// again, for a second at most. Nothing is received or answered any more.
+func (s *Source) Close() { s.h.close() }
+
 // Name is the queue's name in the application.
 func (s *Source) Name() string { return s.c.Queue }
 
@@ -182,7 +186,7 @@ func (s *Source) unread(ctx context.Context, n int) ([]*worker.Message, error) {
 }
 
 func unreadable(raw, reason string) *worker.Message {
-	if by := wrapped([]byte(raw)); by != "" {
+	if by := Wrapped([]byte(raw)); by != "" {
 		reason = "changed by " + by + " of phpredis: " + reason
 	}
 	return &worker.Message{

@@ -46,6 +46,7 @@ func newQueue(t testing.TB, change func(*Config)) queue {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(s.Close)
 	return queue{s, db, client(t, db, "app")}
 }
 

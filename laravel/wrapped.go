@@ -2,18 +2,14 @@ package laravel
 
 import (
 	"bytes"
-	"context"
-	"fmt"
 	"regexp"
-
-	"github.com/redis/go-redis/v9"
 )
 
-// wrapped says by which option of its Laravel connection phpredis has changed a
+// Wrapped says by which option of its Laravel connection phpredis has changed a
 // payload; empty: by none that is known. Laravel's scripts are sent as they are, so
 // that is done to delayed jobs (before Laravel 12.45) and to acks, which then remove
 // nothing: every job of such a connection runs again and again.
-func wrapped(raw []byte) string {
+func Wrapped(raw []byte) string {
 	if bytes.HasPrefix(raw, []byte("\x28\xb5\x2f\xfd")) {
 		return "zstd compression"
 	}
@@ -48,24 +44,4 @@ func serialized(raw []byte) string {
 		return "the msgpack serializer"
 	}
 	return ""
-}
-
-// Wrapped looks at the first jobs of the queue for one that phpredis has serialized
-// or compressed, and says by which option; empty: there is none.
-func (s *Source) Wrapped(ctx context.Context) (string, error) {
-	pipe := s.redis.Pipeline()
-	lists := []*redis.StringSliceCmd{
-		pipe.LRange(ctx, s.k.ready, 0, page-1), pipe.ZRange(ctx, s.k.delayed, 0, page-1), pipe.LRange(ctx, s.k.dead, 0, page-1),
-	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		return "", fmt.Errorf("laravel queue %s: cannot look at its jobs: %w", s.c.Queue, err)
-	}
-	for _, list := range lists {
-		for _, raw := range list.Val() {
-			if by := wrapped([]byte(raw)); by != "" {
-				return by, nil
-			}
-		}
-	}
-	return "", nil
 }

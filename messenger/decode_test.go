@@ -281,7 +281,7 @@ func FuzzDecode(f *testing.F) {
 				t.Fatalf("wrapper %d: %q, %v", s, back, err)
 			}
 		}
-		p, err := e.parked("async", "why", "", parkedAt)
+		p, err := e.parked("async", "why", nil, parkedAt)
 		if err != nil {
 			if errors.Is(err, worker.ErrUnreadable) {
 				return // a stamp header that is no list

@@ -259,6 +259,7 @@ func (e *envelope) decode() (step.Message, error) {
 		m.DeliveredBefore = m.DeliveredBefore || e.header(stampPrefix+stamp) != ""
 	}
 	m.Traceparent, m.Tracestate = e.trace()
+	m.Beside = e.stampsBeside()
 	if e.body == "" || e.body == "0" {
 		return m, unreadable("the body is empty")
 	}
@@ -284,10 +285,16 @@ func (e *envelope) decodePHP() (step.Message, error) {
 		case php.String(redeliveryStamp), php.String(sentToFailureStamp), php.String(handledStamp):
 			m.DeliveredBefore = true
 		}
-		if class, ok := it.Key.(php.String); ok && m.Traceparent == "" && mayTrace(string(class)) {
-			if stamps, err := php.Plain(it.Value); err == nil {
+		class, ok := it.Key.(php.String)
+		traces := m.Traceparent == "" && mayTrace(string(class))
+		if !ok || !traces && !ofApplication(string(class)) {
+			continue
+		}
+		if stamps, err := php.Plain(it.Value); err == nil {
+			if traces {
 				m.Traceparent, m.Tracestate = traceIn(stamps)
 			}
+			m.Beside = withStamp(m.Beside, string(class), stamps)
 		}
 	}
 	plain, err := php.Plain(doc.message)
@@ -296,6 +303,43 @@ func (e *envelope) decodePHP() (step.Message, error) {
 	}
 	m.Data, _ = plain.(map[string]any)
 	return m, nil
+}
+
+// ofApplication reports whether a stamp's class is not the framework's own.
+func ofApplication(class string) bool { return !strings.HasPrefix(class, `Symfony\`) }
+
+// withStamp is beside with the last of the stamps of a class of the application's.
+func withStamp(beside map[string]any, class string, stamps any) map[string]any {
+	list, _ := stamps.([]any)
+	if len(list) == 0 || !ofApplication(class) {
+		return beside
+	}
+	properties, ok := list[len(list)-1].(map[string]any)
+	if !ok {
+		return beside
+	}
+	if beside == nil {
+		beside = map[string]any{}
+	}
+	beside[class] = properties
+	return beside
+}
+
+// stampsBeside are the application's stamps in the headers of the JSON serializer.
+func (e *envelope) stampsBeside() (beside map[string]any) {
+	for _, h := range e.headers {
+		class, ok := strings.CutPrefix(h.name, stampPrefix)
+		if !ok || !ofApplication(class) {
+			continue
+		}
+		d := json.NewDecoder(strings.NewReader(h.value))
+		d.UseNumber()
+		var stamps any
+		if d.Decode(&stamps) == nil {
+			beside = withStamp(beside, class, stamps)
+		}
+	}
+	return beside
 }
 
 func unreadable(why string) error { return fmt.Errorf("%w: %s", worker.ErrUnreadable, why) }

@@ -13,6 +13,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/redis/go-redis/v9"
+
+	"zabor/worker"
 )
 
 // Failed is a failure transport: [Table] or [Stream].
@@ -60,6 +62,7 @@ type Table struct {
 	db    *sql.DB
 	queue string
 	zone  *time.Location
+	mysql bool
 
 	insert, find, list, get, lock, remove string // statements
 }
@@ -74,7 +77,7 @@ func NewTable(db *sql.DB, dialect, table, queue string, zone *time.Location) (*T
 	if !tableName.MatchString(table) {
 		return nil, fmt.Errorf("failure transport: %.60q is not the name of a table", table)
 	}
-	t := &Table{db: db, queue: queue, zone: zone}
+	t := &Table{db: db, queue: queue, zone: zone, mysql: dialect == "mysql"}
 	values := "(?, ?, ?, ?, ?)"
 	switch dialect {
 	case "mysql", "sqlite":
@@ -115,9 +118,14 @@ func (t *Table) Put(ctx context.Context, m Parked, again bool) error {
 			return err
 		}
 	}
+	if t.mysql {
+		if err := worker.CheckPacket(ctx, t.db, len(m.Body)+len(m.Headers)); err != nil {
+			return fmt.Errorf("cannot insert it into the failure transport's table: %w", err)
+		}
+	}
 	now := time.Now().In(t.zone).Format(time.DateTime)
 	if _, err := t.db.ExecContext(ctx, t.insert, m.Body, m.Headers, t.queue, now, now); err != nil {
-		return fmt.Errorf("insert into the failure transport's table (messenger:setup-transports creates it): %w", err)
+		return fmt.Errorf("insert %d bytes into the failure transport's table (messenger:setup-transports creates it): %w", len(m.Body)+len(m.Headers), err)
 	}
 	return nil
 }

@@ -68,7 +68,7 @@ func (s *Source) moveTo(ctx context.Context, m *worker.Message, stream string, a
 // outside is d's entry as it is for those who know nothing of the failure
 // transport that it has been in. anew: without zabor's own headers.
 func (s *Source) outside(d *delivery, anew bool) []any {
-	e, changed := d.envelope.outside(s.secret)
+	e, changed := d.envelope.outside(s.secrets)
 	if anew {
 		var more bool
 		e, more = e.withoutOurs()

@@ -429,7 +429,7 @@ func (s *Source) value(p Parked, outside bool) ([]byte, error) {
 	}
 	e := &envelope{bodyJSON: quote(p.Body), headersJSON: writeHeaders(headers), body: p.Body, headers: headers}
 	if outside {
-		e, _ = e.outside(s.secret)
+		e, _ = e.outside(s.secrets)
 		e, _ = e.withoutOurs()
 	}
 	return s.cfg.Serializer.wrap(e.json()), nil

@@ -12,9 +12,6 @@ import (
 	"zabor/worker"
 )
 
-// page is how many messages Look has in memory at a time.
-const page = 100
-
 // Look gives every message of the transport: those that no consumer has had, then
 // the delayed ones, in no order, and last those that are pending. Entries that the
 // group has handled and that stay in the stream are not messages any more. See
@@ -41,33 +38,38 @@ func (s *Source) Look(ctx context.Context, places ...worker.Place) iter.Seq2[wor
 
 // lookAtNew passes the entries behind last to yield; false: yield wants no more.
 func (s *Source) lookAtNew(ctx context.Context, last string, yield func(worker.Seen, error) bool) bool {
-	for {
+	for page := int64(1); ; {
 		entries, err := s.client.XRangeN(ctx, s.cfg.Stream, "("+last, "+", page).Result()
 		if err != nil {
 			yield(worker.Seen{}, s.unseen(err))
 			return false
 		}
+		bytes := 0
 		for _, e := range entries {
-			if !yield(worker.Seen{Message: s.lying(e, 0), Place: worker.Ready}, nil) {
+			m := s.lying(e, 0)
+			if !yield(worker.Seen{Message: m, Place: worker.Ready}, nil) {
 				return false
 			}
-			last = e.ID
+			last, bytes = e.ID, bytes+len(m.Raw)
 		}
-		if len(entries) < page {
+		if int64(len(entries)) < page {
 			return true
 		}
+		page = worker.NextPage(page, bytes)
 	}
 }
 
 // lookAtDelayed passes the members of the delayed set to yield, as lookAtNew does.
 func (s *Source) lookAtDelayed(ctx context.Context, yield func(worker.Seen, error) bool) bool {
-	for cursor := uint64(0); ; {
+	for cursor, page := uint64(0), int64(1); ; {
 		members, next, err := s.client.ZScan(ctx, s.queue(), cursor, "", page).Result()
 		if err != nil {
 			yield(worker.Seen{}, s.unseen(err))
 			return false
 		}
+		bytes := 0
 		for i := 0; i+1 < len(members); i += 2 {
+			bytes += len(members[i])
 			if !yield(s.delayed(members[i], members[i+1]), nil) {
 				return false
 			}
@@ -75,6 +77,7 @@ func (s *Source) lookAtDelayed(ctx context.Context, yield func(worker.Seen, erro
 		if cursor = next; cursor == 0 {
 			return true
 		}
+		page = worker.NextPage(page, bytes)
 	}
 }
 
@@ -97,16 +100,17 @@ func (s *Source) Decode(raw []byte) *worker.Message {
 		m.Err = unreadable(err.Error())
 		return m
 	}
-	m.Message, m.Err = e.decode()
+	s.read(m, e)
 	m.ID = e.uniqid
 	return m
 }
 
 // lookAtPending passes the group's pending entries to yield, as lookAtNew does.
 func (s *Source) lookAtPending(ctx context.Context, yield func(worker.Seen, error) bool) bool {
-	for from := "-"; ; {
+	const listed = 100 // ids at a time
+	for from, page := "-", int64(1); ; {
 		pending, err := s.client.XPendingExt(ctx, &redis.XPendingExtArgs{
-			Stream: s.cfg.Stream, Group: s.cfg.Group, Start: from, End: "+", Count: page,
+			Stream: s.cfg.Stream, Group: s.cfg.Group, Start: from, End: "+", Count: listed,
 		}).Result()
 		if isNoGroup(err) {
 			return true
@@ -115,30 +119,45 @@ func (s *Source) lookAtPending(ctx context.Context, yield func(worker.Seen, erro
 			yield(worker.Seen{}, s.unseen(err))
 			return false
 		}
-		pipe := s.client.Pipeline()
-		for _, p := range pending {
-			pipe.XRange(ctx, s.cfg.Stream, p.ID, p.ID)
-		}
-		replies, err := pipe.Exec(ctx)
-		if err != nil {
-			yield(worker.Seen{}, s.unseen(err))
-			return false
-		}
-		for i, reply := range replies {
-			p := pending[i]
-			from = "(" + p.ID
-			entries := reply.(*redis.XMessageSliceCmd).Val()
-			if len(entries) == 0 {
-				continue // trimmed or deleted: nobody can be given it any more
-			}
-			if !yield(s.pending(entries[0], p), nil) {
+		for rest := pending; len(rest) > 0; {
+			n := min(int(page), len(rest))
+			bytes, more := s.readPending(ctx, rest[:n], yield)
+			if !more {
 				return false
 			}
+			rest, page = rest[n:], worker.NextPage(page, bytes)
 		}
-		if len(pending) < page {
+		if len(pending) < listed {
 			return true
 		}
+		from = "(" + pending[listed-1].ID
 	}
+}
+
+// readPending reads pending entries and passes them to yield. It returns how many bytes
+// they had; false: yield wants no more.
+func (s *Source) readPending(ctx context.Context, pending []redis.XPendingExt, yield func(worker.Seen, error) bool) (bytes int, more bool) {
+	pipe := s.client.Pipeline()
+	for _, p := range pending {
+		pipe.XRange(ctx, s.cfg.Stream, p.ID, p.ID)
+	}
+	replies, err := pipe.Exec(ctx)
+	if err != nil {
+		yield(worker.Seen{}, s.unseen(err))
+		return 0, false
+	}
+	for i, reply := range replies {
+		entries := reply.(*redis.XMessageSliceCmd).Val()
+		if len(entries) == 0 {
+			continue // trimmed or deleted: nobody can be given it any more
+		}
+		seen := s.pending(entries[0], pending[i])
+		if !yield(seen, nil) {
+			return 0, false
+		}
+		bytes += len(seen.Raw)
+	}
+	return bytes, true
 }
 
 // pending is an entry that a consumer has. One whose delivery counter is 0 was put

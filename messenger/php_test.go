@@ -309,7 +309,7 @@ func TestPHPReadsParkedMessages(t *testing.T) {
 			if err != nil {
 				continue
 			}
-			parked, err := e.parked("async", "held", "", parkedAt)
+			parked, err := e.parked("async", "held", nil, parkedAt)
 			ok(t, err)
 			after, err := readDocument(parked.body)
 			ok(t, err)

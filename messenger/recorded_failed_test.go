@@ -259,7 +259,7 @@ func sameAsParkedPHP(t *testing.T, body string) {
 	})
 	text, err := sent.body()
 	ok(t, err)
-	parked, err := (&envelope{body: text, headersJSON: []byte("[]")}).parked("async", "boom", "", at)
+	parked, err := (&envelope{body: text, headersJSON: []byte("[]")}).parked("async", "boom", nil, at)
 	ok(t, err)
 	if parked.body != wanted {
 		t.Errorf("parked as\n%q, Symfony parks it as\n%q", parked.body, wanted)
@@ -289,7 +289,7 @@ func sameAsParkedJSON(t *testing.T, body string, recorded []byte) {
 			sent.headers = append(sent.headers, h)
 		}
 	}
-	parked, err := sent.parked("async", "boom", "", at)
+	parked, err := sent.parked("async", "boom", nil, at)
 	ok(t, err)
 	if wanted := writeHeaders(want); !bytes.Equal(parked.headersJSON, wanted) || parked.body != body {
 		t.Errorf("parked as\n%s %s, Symfony parks it as\n%s %s", parked.body, parked.headersJSON, body, wanted)

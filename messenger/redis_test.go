@@ -691,10 +691,11 @@ func TestSignedMessages(t *testing.T) {
 		"somebody else's":    {"s3cr3t", "other", true},
 		"no secret is known": {"", "other", false},
 		"not signed":         {"s3cr3t", "", false},
+		"a previous one":     {"s3cr3t, other", "other", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			tr := open(t, dsn(t, ""), func(o *Options) { o.Secret = tt.secret })
+			tr := open(t, dsn(t, ""), func(o *Options) { o.Secrets = ParseSecrets(tt.secret) })
 			e := &envelope{body: phpBody("1"), headersJSON: []byte("[]")}
 			if tt.signedWith != "" {
 				e.headers = []header{{name: signHeader, value: e.signature(tt.signedWith, true)}, {name: "Sign-Algo", value: "sha256"}}
@@ -722,8 +723,8 @@ func TestForwardKeepsTheFields(t *testing.T) {
 	fields := map[string]any{"body": `{"orderId":"1"}`, "headers": `{"type":"App\\Pay"}`}
 	ok(t, tr.redis.XAdd(t.Context(), &redis.XAddArgs{Stream: tr.cfg.Stream, Values: []any{"body", fields["body"], "headers", fields["headers"], "zabor", "17-3"}}).Err())
 	m := tr.next(t)
-	if m.Err != nil || m.ID != "17-3" {
-		t.Fatalf("message %s, %v", m.ID, m.Err)
+	if m.Err != nil || m.ID != "17-3" || !m.Sent.Equal(time.UnixMilli(17)) { // its age is that of its first entry
+		t.Fatalf("message %s of %s, %v", m.ID, m.Sent, m.Err)
 	}
 	ok(t, tr.Forward(t.Context(), m, "other"))
 	entries, err := tr.redis.XRange(t.Context(), "other", "-", "+").Result()

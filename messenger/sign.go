@@ -4,6 +4,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 	"sort"
 	"strings"
 
@@ -44,11 +45,24 @@ func mac(key, text string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// signedBy reports whether the signature is secret's.
-func (e *envelope) signedBy(secret string) bool {
+// ParseSecrets reads the application's secret and, separated by commas, its previous
+// ones. Empty text has none.
+func ParseSecrets(text string) []string {
+	var secrets []string
+	for one := range strings.SplitSeq(text, ",") {
+		if one = strings.TrimSpace(one); one != "" {
+			secrets = append(secrets, one)
+		}
+	}
+	return secrets
+}
+
+// signedBy reports whether the signature is that of one of secrets.
+func (e *envelope) signedBy(secrets []string) bool {
 	have := e.header(signHeader)
-	want := e.signature(secret, strings.HasPrefix(have, "v2:"))
-	return secret != "" && hmac.Equal([]byte(have), []byte(want))
+	return slices.ContainsFunc(secrets, func(secret string) bool {
+		return hmac.Equal([]byte(have), []byte(e.signature(secret, strings.HasPrefix(have, "v2:"))))
+	})
 }
 
 // sign replaces the signature by one of the same version.

@@ -44,12 +44,13 @@ type Options struct {
 	// Failed is the transport's failure transport; nil: there is none, and
 	// Park is an error.
 	Failed Failed
-	// Secret is the application's secret (APP_SECRET): the signatures of signed
-	// messages are checked, and parked ones are signed anew. Empty: no signature
-	// is looked at, and signed messages are parked as they are.
-	Secret string
-	Host   string            // this host's name, part of the consumer's
-	Alert  func(zabor.Alert) // nil: nobody is told
+	// Secrets are the application's secret (APP_SECRET) and its previous ones: the
+	// signatures of signed messages are checked, and parked ones are signed anew with
+	// the first. None: no signature is looked at, and signed messages are parked as
+	// they are.
+	Secrets []string
+	Host    string            // this host's name, part of the consumer's
+	Alert   func(zabor.Alert) // nil: nobody is told
 }
 
 // Source is one transport. It implements [worker.Source].
@@ -64,15 +65,15 @@ type Options struct {
 //
 // All messages are received by one call at a time. A Wait blocks a connection.
 type Source struct {
-	name   string
-	cfg    Config
-	client redis.UniversalClient
-	failed Failed
-	secret string
-	alert  func(zabor.Alert)
-	slot   slot
-	pipe   *pipe.Pipe
-	memory string // key of what the last reserve gave
+	name    string
+	cfg     Config
+	client  redis.UniversalClient
+	failed  Failed
+	secrets []string
+	alert   func(zabor.Alert)
+	slot    slot
+	pipe    *pipe.Pipe
+	memory  string // key of what the last reserve gave
 
 	receiving chan struct{} // its one token is held while receiving; guards what follows
 	ready     bool          // stream and group are there
@@ -113,7 +114,7 @@ func NewSource(client redis.UniversalClient, o Options) (*Source, error) {
 		return nil, errors.New("messenger: a source needs the host's name for its consumer")
 	}
 	s := &Source{
-		name: o.Name, cfg: o.Config, client: client, failed: o.Failed, secret: o.Secret, alert: o.Alert,
+		name: o.Name, cfg: o.Config, client: client, failed: o.Failed, secrets: o.Secrets, alert: o.Alert,
 		slot:      slot{client: client, prefix: o.Config.Stream + "__zabor:consumer:" + o.Host + ":", host: o.Host},
 		pipe:      pipe.New(client),
 		receiving: make(chan struct{}, 1),
@@ -191,20 +192,38 @@ func (s *Source) message(id string, fields map[string]string, consumer string, d
 			d.fields = append(d.fields, name, fields[name])
 		}
 	}
-	m := &worker.Message{ID: d.first, Receipt: d}
+	m := &worker.Message{ID: d.first, Sent: sent(d.first), Receipt: d}
 	m.Raw, d.envelope, m.Err = readEntry(fields)
 	if m.Err != nil {
 		d.envelope = nil
 		m.Err = unreadable(m.Err.Error())
 		return m
 	}
-	m.RetryOf = s.retryOf(d.envelope)
-	m.Message, m.Err = d.envelope.decode()
-	if s.secret != "" && d.envelope.header(signHeader) != "" && !d.envelope.signedBy(s.secret) {
-		m.Err = unreadable("it is not signed with app_secret: somebody else has written it, or the application's secret is another")
-	}
+	s.read(m, d.envelope)
 	m.DeliveredBefore = m.DeliveredBefore || deliveries > 1
+	if m.DeliveredBefore && errors.Is(m.Err, worker.ErrUnreadable) && d.envelope.bodyJSON != nil {
+		m.Raw = s.cfg.Serializer.wrap(d.envelope.delivered().json()) // its bytes alone are kept
+	}
 	return m
+}
+
+// sent is when the entry with this id was added, by the server's clock.
+func sent(id string) time.Time {
+	text, _, _ := strings.Cut(id, "-")
+	ms, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms)
+}
+
+// read decodes e into m and checks its signature.
+func (s *Source) read(m *worker.Message, e *envelope) {
+	m.RetryOf = s.retryOf(e)
+	m.Message, m.Err = e.decode()
+	if len(s.secrets) > 0 && e.header(signHeader) != "" && !e.signedBy(s.secrets) {
+		m.Err = fmt.Errorf("%w: it is signed, and not with app_secret: the application's secret is another, or the message was forged (%w)", worker.ErrUnreadable, worker.ErrWrongSecret)
+	}
 }
 
 func (s *Source) hold(m *worker.Message) {
@@ -325,6 +344,9 @@ func (s *Source) PutBack(ctx context.Context, m *worker.Message) error {
 func (s *Source) putBack(ctx context.Context, m *worker.Message, d *delivery, after time.Duration) error {
 	idle := max(s.cfg.RedeliverTimeout-after, 0)
 	counter := d.deliveries - 1
+	if d.parking {
+		counter = max(counter, 1) // the next Park looks whether it is parked already
+	}
 	if m.MayHaveActed {
 		counter = max(counter, 2)
 	}
@@ -364,7 +386,7 @@ func (s *Source) Park(ctx context.Context, m *worker.Message, reason string) err
 		return err
 	}
 	reason = strings.ToValidUTF8(reason, "\uFFFD")
-	e, err := d.envelope.parked(s.name, reason, s.secret, time.Now())
+	e, err := d.envelope.parked(s.name, reason, s.secrets, time.Now())
 	if err != nil {
 		return fmt.Errorf("transport %s, message %s: not parked: %w", s.name, d.id, err)
 	}
@@ -376,7 +398,9 @@ func (s *Source) Park(ctx context.Context, m *worker.Message, reason string) err
 		}
 		return s.answer(ctx, d, true, forward, []string{s.cfg.Stream, f.Config.Stream}, s.cfg.DeleteAfterReject, "message", value)
 	}
-	again := d.parking || d.deliveries > 1
+	// An earlier try may have added it: of this delivery, of another one, or before
+	// Later made a new entry of it.
+	again := d.parking || d.deliveries > 1 || d.first != d.id
 	d.parking = true
 	if err := s.failed.Put(ctx, parked, again); err != nil {
 		return fmt.Errorf("transport %s, message %s: not parked: %w", s.name, d.id, err)

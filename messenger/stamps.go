@@ -85,15 +85,15 @@ func parkedStamps(transport, reason string, now time.Time) []stamp {
 // parked is the envelope with the stamps of the failure transport: in the body of
 // PhpSerializer, whose back-references are numbered anew, or in the headers of the
 // JSON serializer, whose body stays as it is. A signed envelope is signed anew
-// with secret.
+// with the first of secrets.
 //
 // Where stamps cannot be added without harm the envelope is returned as it is:
-// it is signed and secret is empty or another, or its body holds an object of a
+// it is signed with none of secrets, or its body holds an object of a
 // class with PHP's old Serializable whose back-references are unknown. PHP's
 // failed:retry runs it all the same, failed:show has no reason to show.
-func (e *envelope) parked(transport, reason, secret string, now time.Time) (*envelope, error) {
+func (e *envelope) parked(transport, reason string, secrets []string, now time.Time) (*envelope, error) {
 	signed := e.header(signHeader) != ""
-	if signed && !e.signedBy(secret) {
+	if signed && !e.signedBy(secrets) {
 		return e, nil
 	}
 	p := *e
@@ -118,7 +118,7 @@ func (e *envelope) parked(transport, reason, secret string, now time.Time) (*env
 		}
 	}
 	if signed {
-		p.sign(secret)
+		p.sign(secrets[0])
 	}
 	p.bodyJSON, p.headersJSON = quote(p.body), writeHeaders(p.headers)
 	return &p, nil
@@ -127,9 +127,9 @@ func (e *envelope) parked(transport, reason, secret string, now time.Time) (*env
 // outside is the envelope without the stamp that says that it is in a failure
 // transport, and whether it had one. Where the stamp cannot be taken off without
 // harm, as in [envelope.parked], the envelope is as it was.
-func (e *envelope) outside(secret string) (out *envelope, changed bool) {
+func (e *envelope) outside(secrets []string) (out *envelope, changed bool) {
 	signed := e.header(signHeader) != ""
-	if signed && !e.signedBy(secret) {
+	if signed && !e.signedBy(secrets) {
 		return e, false
 	}
 	p := *e
@@ -149,7 +149,7 @@ func (e *envelope) outside(secret string) (out *envelope, changed bool) {
 		return e, false
 	}
 	if signed {
-		p.sign(secret)
+		p.sign(secrets[0])
 	}
 	p.bodyJSON, p.headersJSON = quote(p.body), writeHeaders(p.headers)
 	return &p, true

@@ -19,6 +19,8 @@ type State struct {
 	Paused     func(provider string) time.Duration
 	Providers  []string
 	AlertsLost func() int64
+	// Unsaved is how many successes this process has read and no row has.
+	Unsaved func() int
 	// Timeout bounds what one scrape reads; zero: 5 s.
 	Timeout time.Duration
 }
@@ -55,6 +57,7 @@ var (
 	depthDesc  = prometheus.NewDesc("zabor_queue_messages", "Messages on a queue: ready, reserved, delayed.", []string{"queue", "place"}, nil)
 	waitDesc   = prometheus.NewDesc("zabor_queue_oldest_seconds", "How long the first ready message has waited since it was put on the queue; 0: none waits. Missing where messages do not say when they were put there.", []string{"queue"}, nil)
 	pausedDesc = prometheus.NewDesc("zabor_provider_paused_seconds", "How long nothing will be sent to a provider; 0: it is called.", []string{"provider"}, nil)
+	missDesc   = prometheus.NewDesc("zabor_answers_without_row", "Successes that this process has read from providers and that no row has: compare with zabor_provider_successes_total{by=\"call\"}.", nil, nil)
 	lostDesc   = prometheus.NewDesc("zabor_alerts_lost_total", "Messages of alerts that could not be delivered, of each address.", nil, nil)
 	failedDesc = prometheus.NewDesc("zabor_scrape_errors", "1 where the fence's database or a queue could not be read for this scrape; queue is empty for the fence.", []string{"what", "queue"}, nil)
 )
@@ -65,7 +68,7 @@ func (m *Metrics) Watch(s State) { m.registerer.MustRegister(&watched{s}) }
 type watched struct{ State }
 
 func (w *watched) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{rowsDesc, oldestDesc, ageDesc, depthDesc, waitDesc, pausedDesc, lostDesc, failedDesc} {
+	for _, d := range []*prometheus.Desc{rowsDesc, oldestDesc, ageDesc, depthDesc, waitDesc, pausedDesc, missDesc, lostDesc, failedDesc} {
 		out <- d
 	}
 }
@@ -115,6 +118,9 @@ func (w *watched) Collect(out chan<- prometheus.Metric) {
 		for _, name := range w.Providers {
 			gauge(pausedDesc, w.Paused(name).Seconds(), name)
 		}
+	}
+	if w.Unsaved != nil {
+		gauge(missDesc, float64(w.Unsaved()))
 	}
 	if w.AlertsLost != nil {
 		out <- prometheus.MustNewConstMetric(lostDesc, prometheus.CounterValue, float64(w.AlertsLost()))

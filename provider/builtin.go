@@ -156,14 +156,19 @@ func (b Builtin) Profile(account, secret string) (Profile, error) {
 	return p, p.Validate()
 }
 
-// Units are those in which b's payments are listed and exported; nil: those of ISO 4217.
-func (b Builtin) Units() Units {
+// Units are those in which b's payments are listed and exported: of the line that is
+// listed, else of the first charge, else of the first call with an amount. nil: b cannot
+// be called.
+func (b Builtin) Units() (units Units) {
 	for _, l := range b.Base.Calls {
-		if b.Base.List == nil && l.Does == Charges || b.Base.List != nil && l.Name == b.Base.List.Of {
+		switch {
+		case b.Base.List != nil && l.Name == b.Base.List.Of, b.Base.List == nil && l.Does == Charges:
 			return l.Amount.Units
+		case units == nil:
+			units = l.Amount.Units
 		}
 	}
-	return nil
+	return units
 }
 
 // IsTest reports whether account and secret are known to move no real money.

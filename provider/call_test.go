@@ -6,7 +6,9 @@ import (
 	"io"
 	"net"
 	"net/url"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -346,6 +348,42 @@ func TestCallUnsent(t *testing.T) {
 	}
 	if _, _, bytes := full.counts(); bytes != 0 {
 		t.Errorf("%d bytes left", bytes)
+	}
+}
+
+// A call that had no time or no room for a connection says nothing about the provider,
+// and one that has waited for the provider does.
+func TestCallUnsentByThisMachine(t *testing.T) {
+	hung := newPeer(t, hang)
+	for name, tt := range map[string]struct {
+		base  string
+		left  time.Duration // of the call's time
+		local bool
+		why   string
+	}{
+		"no time left":            {"http://" + hung.addr, 0, true, "the call's 400ms were over before the connection was begun"},
+		"hardly any time left":    {"https://" + hung.addr, 20 * time.Millisecond, true, "the call's 400ms were over before the connection was begun"},
+		"a provider that hangs":   {"https://" + hung.addr, 400 * time.Millisecond, false, "nothing was sent: no connection: TLS"},
+		"nobody listens":          {"http://127.0.0.1:1", 400 * time.Millisecond, false, "refused"},
+		"nobody listens, no time": {"http://127.0.0.1:1", 0, true, "were over"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			profile := testProfile(tt.base)
+			profile.Timeout = 400 * time.Millisecond
+			got := mustNew(t, profile, Options{}).Call(within(t, tt.left), testRow(t))
+			if got.Verdict != zabor.Unsent || got.Local != tt.local || !strings.Contains(got.Reason, tt.why) {
+				t.Errorf("outcome = %s, local %v: %q, want local %v …%s…", got.Verdict, got.Local, got.Reason, tt.local, tt.why)
+			}
+		})
+	}
+	p := mustNew(t, testProfile("http://"+hung.addr), Options{})
+	dial := func(errno syscall.Errno) error {
+		return unsentError{fmt.Errorf("no connection: %w", &net.OpError{Op: "dial", Err: os.NewSyscallError("socket", errno)})}
+	}
+	for errno, want := range map[syscall.Errno]bool{syscall.EMFILE: true, syscall.ENFILE: true, syscall.EADDRNOTAVAIL: true, syscall.ECONNREFUSED: false, syscall.EHOSTUNREACH: false} {
+		if _, local := p.ownFault(within(t, time.Minute), time.Now(), dial(errno)); local != want {
+			t.Errorf("%v is this machine's: %v, want %v", errno, local, want)
+		}
 	}
 }
 

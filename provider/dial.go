@@ -11,6 +11,8 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
+	"syscall"
 	"time"
 )
 
@@ -84,6 +86,27 @@ func (d *dialer) open(ctx context.Context, c net.Conn) (net.Conn, error) {
 		return nil, fmt.Errorf("TLS: %w", err)
 	}
 	return secure, nil
+}
+
+// ownFault reports whether a request was not sent because of this machine: it has no
+// descriptors, memory or ports left, or the call's time was over although the provider
+// had less than half of it. begun is when the send began, and why is for people.
+func (p *Provider) ownFault(ctx context.Context, begun time.Time, err error) (why string, local bool) {
+	for _, own := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EADDRNOTAVAIL} {
+		if errors.Is(err, own) {
+			return "this machine has no room for a connection: ", true
+		}
+	}
+	deadline, ok := ctx.Deadline()
+	if !ok || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, errTooLate) {
+		return "", false
+	}
+	before := begun.Sub(deadline.Add(-p.timeout))
+	if time.Since(begun) >= p.timeout/2 {
+		return "", false
+	}
+	return fmt.Sprintf("%s of the call's %s were over before the connection was begun (the fence's database was slow, or this machine stood still): ",
+		before.Round(time.Millisecond), p.timeout), true
 }
 
 // connect asks the proxy at the other end of c for a tunnel.

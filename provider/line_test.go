@@ -36,6 +36,8 @@ type samples struct {
 		Asked `yaml:",inline"`
 		Why   string `yaml:"why"`
 	} `yaml:"refused"`
+	// After are settled rows that the provider is asked about again.
+	After []asked `yaml:"after"`
 	// Taken are more requests, with their lines.
 	Taken []struct {
 		Asked `yaml:",inline"`
@@ -101,6 +103,18 @@ type looked struct {
 	Is     string            `yaml:"is"`
 	Bare   bool              `yaml:"bare"` // the request carried no key
 	JSON   any               `yaml:"json"` // the request's body, where it is another one
+}
+
+// asked is a settled row, the question, the answer, and what it says of money that went
+// back: nothing, a text, error, or no object.
+type asked struct {
+	Of        string `yaml:"of"`
+	Reference string `yaml:"reference"`
+	Prepared  string `yaml:"prepared"`
+	Asks      string `yaml:"asks"` // empty: nothing is asked
+	Status    int    `yaml:"status"`
+	Body      string `yaml:"body"`
+	Is        string `yaml:"is"`
 }
 
 // verdicts are the words of the samples.
@@ -683,3 +697,33 @@ func carriedKey(b *benchServer, key string) string {
 // scope is an installation of its own: all samples have one reference, which two orders of
 // one installation may not share.
 func scope(order string) string { return zabor.Key{Order: order, Step: "charge"}.Digest() }
+
+// Calls that were once trusted on another call's facts: each is refused where the
+// configuration is checked, or has its own way to decide a lost answer.
+func TestCallsBesideTheCharge(t *testing.T) {
+	t.Parallel()
+	all := readSamples(t)
+	for _, tt := range []struct {
+		profile string
+		Asked
+		refused string        // a part of the sentence; empty: it is taken
+		again   time.Duration // the same request is sent again within it
+		absent  time.Duration // nothing found is proof after it
+	}{
+		{"razorpay", Asked{Path: "/v1/payments/pay_1/refund", JSON: map[string]any{"amount": "{{minor}}", "notes": map[string]any{"zabor_key": "{{provider_key}}"}}}, "", 0, 65 * time.Minute},
+		{"adyen", Asked{Path: "/payments/P1/captures", JSON: map[string]any{"amount": map[string]any{"value": "{{minor}}", "currency": "EUR"}}}, "comes by webhook", 0, 0},
+		{"checkout", Asked{Path: "/payments/pay_1/refunds", JSON: map[string]any{"amount": "{{minor}}"}}, "only the id of an action", 0, 0},
+		{"gocardless", Asked{Path: "/refunds", JSON: map[string]any{"refunds": map[string]any{"amount": "{{minor}}", "links": map[string]any{"payment": "PM1"}}}}, "", 13*time.Minute + 30*time.Second, 15 * time.Minute},
+		{"cloudpayments", Asked{Path: "/payments/confirm", JSON: map[string]any{"TransactionId": 7, "Amount": "{{major}}"}}, "neither proves that it was done", 0, 0},
+		{"tbank", Asked{Path: "/Cancel", JSON: map[string]any{"PaymentId": "7"}}, "", 0, 15 * time.Minute},
+		{"stripe", Asked{Path: "/v1/transfers", Form: map[string]string{"amount": "{{minor}}", "currency": "eur", "destination": "acct_1"}}, "", 21*time.Hour + 36*time.Minute, 70 * time.Minute},
+	} {
+		terms, err := profileOf(t, tt.profile, all[tt.profile]).Terms(nil, tt.spec())
+		switch {
+		case tt.refused != "" && (err == nil || !strings.Contains(err.Error(), tt.refused)):
+			t.Errorf("%s %s: %v, want %s", tt.profile, tt.Path, err, tt.refused)
+		case tt.refused == "" && (err != nil || terms.ReplayFor != tt.again || terms.AbsentAfter != tt.absent):
+			t.Errorf("%s %s: sent again for %s, absent after %s, %v; want %s, %s", tt.profile, tt.Path, terms.ReplayFor, terms.AbsentAfter, err, tt.again, tt.absent)
+		}
+	}
+}

@@ -117,8 +117,14 @@ func compileList(l *List, lines []*line) (*listing, error) {
 	return c, nil
 }
 
-// Listed is one payment in a provider's list that is a final yes.
+// Listed is one payment in a provider's list that is a final yes, or was one as far as
+// that can be seen.
 type Listed struct {
+	// Back is what the entry says of money that went back; empty: nothing. Gone: it is no
+	// yes, and perhaps never was; only Reference, Alias, Key and At count then.
+	Back string
+	Gone bool
+
 	Reference string
 	Alias     string // another id of the same payment; empty: none
 	Key       string // the provider key that it carried; empty: none is known
@@ -271,10 +277,19 @@ func (p *Provider) readEntry(entry any, made time.Time) (one Listed, ok bool, er
 		entry = map[string]any{l.as: entry}
 	}
 	said := l.says(0, nil, entry)
-	if said.word != settled {
+	back := ""
+	for _, a := range p.after {
+		if a.line.reader == l.reader {
+			back, _ = a.says(l.reader, entry) // what says nothing did not go back
+		}
+	}
+	if said.word != settled && back == "" {
 		return one, false, nil
 	}
-	one = Listed{Reference: l.id(said.reference, entry), Alias: l.alias.scalarIn(plain), Key: l.key.scalarIn(plain), At: made}
+	one = Listed{Back: back, Gone: said.word != settled, Reference: l.id(said.reference, entry), Alias: l.alias.scalarIn(plain), Key: l.key.scalarIn(plain), At: made}
+	if one.Gone {
+		return one, one.Reference != "", nil
+	}
 	if one.Reference == "" {
 		return one, false, errors.New("an entry that is a yes has no reference")
 	}

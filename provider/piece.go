@@ -67,8 +67,8 @@ func newPiece(where, text string, at place, rowOnly bool) (*piece, error) {
 
 // inOurWords says what a text of the template parser means in a configuration.
 func inOurWords(text string) string {
-	name, ok := strings.CutPrefix(text, `function "`)
-	if name, ok = strings.CutSuffix(name, `" not defined`); !ok {
+	name, ok := strings.CutSuffix(strings.TrimPrefix(text, `function "`), `" not defined`)
+	if !ok {
 		return text
 	}
 	return fmt.Sprintf("{{%s}} is unknown; write {{.%s}} for a property of the message, or one of {{order}} {{step}} {{scope}} {{minor}} {{major}} {{currency}} {{provider_key}} {{prepared}} {{reference}}", name, name)

@@ -40,6 +40,8 @@ type Profile struct {
 	Calls []Line `yaml:"calls"`
 
 	List *List `yaml:"list"` // nil: what the provider did cannot be listed
+	// After reads payments again that were a final yes. Empty: how is not known.
+	After []After `yaml:"after"`
 }
 
 // Line is one kind of request: its effect, and all knowledge about it.
@@ -306,6 +308,7 @@ type compiled struct {
 	whom   []string // nil: all fields
 	lines  []*line  // at least one
 	list   *listing // nil: there is none
+	after  []later
 }
 
 func compile(p Profile) (c compiled, err error) {
@@ -338,6 +341,12 @@ func compile(p Profile) (c compiled, err error) {
 				}
 			}
 		}
+	}
+	if c.after, err = compileAfter(p.After, c.lines); err != nil {
+		return c, err
+	}
+	if len(p.Calls) == 0 {
+		c.after = laterOf(c.lines[0])
 	}
 	c.list, err = compileList(p.List, c.lines)
 	return c, err

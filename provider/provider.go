@@ -147,6 +147,7 @@ func (p *Provider) Exchange(ctx context.Context, row zabor.Row) (zabor.Outcome, 
 	if request, err = p.fit(l, request, row, key); err != nil {
 		return zabor.Outcome{Verdict: zabor.Malformed, Reason: "nothing was sent: " + oneLine(err)}, nil
 	}
+	begun := time.Now()
 	a, err := p.send(ctx, l, request, key)
 	if err == nil && a.status == http.StatusUnauthorized {
 		p.forgetToken()
@@ -154,7 +155,9 @@ func (p *Provider) Exchange(ctx context.Context, row zabor.Row) (zabor.Outcome, 
 	var unsent unsentError
 	switch {
 	case errors.As(err, &unsent):
-		return zabor.Outcome{Verdict: zabor.Unsent, Reason: "nothing was sent: " + oneLine(err)}, nil
+		why, local := p.ownFault(ctx, begun, err)
+		local = local && row.Prepared == "" // of two requests the first may have taken the time
+		return zabor.Outcome{Verdict: zabor.Unsent, Local: local, Reason: "nothing was sent: " + why + oneLine(err)}, nil
 	case err != nil:
 		return zabor.Outcome{Reason: "the request may have been executed, and no whole answer came: " + oneLine(err)}, nil
 	}

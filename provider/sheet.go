@@ -34,9 +34,32 @@ type Fact struct {
 func (b Builtin) Sheets() []Sheet {
 	var all []Sheet
 	for _, l := range b.Base.Calls {
-		all = append(all, l.sheet(b.Base.Timeout))
+		s := l.sheet(b.Base.Timeout)
+		for _, a := range b.Base.After {
+			if a.Of == l.Name {
+				s.Facts = append(s.Facts, Fact{"money back", a.words(), a.From, a.Unverified})
+			}
+		}
+		all = append(all, s)
 	}
 	return all
+}
+
+func (a After) words() []string {
+	var says []string
+	for _, at := range slices.Sorted(maps.Keys(a.Back)) {
+		values := strings.Join(a.Back[at], ", ")
+		if values == anything {
+			values = "above zero"
+		}
+		says = append(says, at+" is "+values)
+	}
+	says = append(says, "a status that is no yes any more")
+	where := "the look-up"
+	if a.Path != "" {
+		where = "GET " + a.Path
+	}
+	return []string{"seen by " + where + ": " + strings.Join(says, "; or ")}
 }
 
 func (l Line) sheet(timeout time.Duration) Sheet {

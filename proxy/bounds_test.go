@@ -301,7 +301,7 @@ func TestDeepBodiesAreCheap(t *testing.T) {
 	} {
 		before := allocated()
 		r := provider.Request{Method: "POST", Path: "/payments", ContentType: tt.kind, Body: []byte(tt.body)}.Open()
-		step.Print("acquirer", "acct", r, nil)
+		step.Print("acquirer", "acct", r, nil, one.Counts)
 		one.Money(r)
 		one.Judge(provider.Reply{Status: 201, Body: []byte(tt.body)}, zabor.Row{})
 		if got, most := allocated()-before, uint64(32<<20); got > most {

@@ -99,7 +99,7 @@ func (p *Proxy) effect(up Upstream, k zabor.Key, request provider.Request) (zabo
 	}
 	// The whole request is what tells this one from another: there is no message
 	// that it was made of.
-	print := step.Print(up.Name(), up.Account, opened, up.Volatile)
+	print := step.Print(up.Name(), up.Account, opened, up.Volatile, up.Counts)
 	line, err := up.Line(opened)
 	if err != nil {
 		return zabor.Effect{}, refuse(400, "%s", visible(err.Error()))

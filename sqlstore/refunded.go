@@ -12,6 +12,10 @@ import (
 // payment. The row keeps both.
 const Refunded = "refunded"
 
+// Reversed is the kind of a note that the provider says of a settled row that its money
+// went back: it was refunded, reversed or charged back. The row stays as it is.
+const Reversed = "reversed"
+
 // Refunded counts the rows that have two references and a note of kind
 // [Refunded], in the given scope and the scopes in it; the empty scope counts
 // everywhere.

@@ -1,11 +1,14 @@
 package step
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"math/big"
 	"mime"
@@ -14,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"zabor"
 	"zabor/card"
@@ -65,7 +69,9 @@ func sum(version string, parts []part) string {
 
 // Fingerprint tells m from another message under the same key; it is the Message
 // of m's [zabor.Effect].
-func (s *Step) Fingerprint(m Message) string { return messageSum(s.messageParts(m.Data)) }
+func (s *Step) Fingerprint(m Message) string {
+	return messageSum(s.besidePart(m, s.messageParts(m.Data)))
+}
 
 func messageSum(parts []part) string { return sum("zabor message 2", parts) }
 
@@ -87,6 +93,7 @@ func messageSum(parts []part) string { return sum("zabor message 2", parts) }
 //     configuration without changing a fingerprint.
 //   - Of a Laravel model, which is on the queue as its class and id: the
 //     relations to load again and the collection's class.
+//   - What is beside the message, but for a tenant's id: see besidePart.
 //   - What the key is made of: it is the same already, byte for byte.
 //   - What Volatile names, and properties of which only volatile fields are
 //     made.
@@ -174,21 +181,22 @@ type Printed struct {
 	Unkept      bool
 }
 
-// Print is what tells a request from another: where it goes and all that is sent, but for
-// the fields by which a library names itself. Volatile are what may differ in two
-// requests that are the same: top-level fields of a body or a query, by their
+// Print is what tells a request from another: where it goes, its body, and the header
+// fields that count, as [provider.Provider.Counts] has it. Volatile are what may differ
+// in two requests that are the same: top-level fields of a body or a query, by their
 // names, and header fields, in any case.
-func Print(providerName, account string, opened provider.Opened, volatile []string) Printed {
+func Print(providerName, account string, opened provider.Opened, volatile []string, counts func(field string) bool) Printed {
 	r, unkept := opened.WithoutCard() // as in requestParts
-	parts := printing{providerName, account, volatile}.parts(r)
+	parts := printing{providerName, account, volatile, counts}.parts(r)
 	return Printed{Fingerprint: sum(proxied, parts), Fields: fields(parts), Unkept: unkept}
 }
 
-const proxied = "zabor proxied 1"
+const proxied = "zabor proxied 2"
 
 type printing struct {
 	provider, account string
 	volatile          []string
+	counts            func(field string) bool
 }
 
 // parts are the parts of the fingerprint of r.
@@ -198,6 +206,7 @@ func (p printing) parts(r provider.Request) []part {
 	add("provider", p.provider)
 	add("account", p.account)
 	may := func(name string) bool { return slices.Contains(p.volatile, name) }
+	r = meaning(r)
 	form, ok := r.Parts()
 	if ok {
 		addPath("", r, provider.MultipartType, may, add)
@@ -206,21 +215,39 @@ func (p printing) parts(r provider.Request) []part {
 		addRequest("", r, may, add)
 	}
 	for _, field := range r.Header {
-		if slices.ContainsFunc(p.volatile, func(name string) bool { return strings.EqualFold(name, field.Name) }) {
-			continue
-		}
-		if !slices.Contains(libraries[:], field.Name) {
+		if p.counts(field.Name) && !slices.ContainsFunc(p.volatile, func(name string) bool { return strings.EqualFold(name, field.Name) }) {
 			add("header."+field.Name, field.Value)
 		}
 	}
 	return parts
 }
 
-// libraries are the header fields in which a library says what it is, its version
-// and the host it runs on: other ones after a deployment. (User-Agent is a
-// profile's own, and Stripe's field for it never goes on.)
-var libraries = [...]string{
-	"Adyen-Library-Name", "Adyen-Library-Version", "Gocardless-Client-Library", "Gocardless-Client-Version", "X-Mollie-Client-Info",
+// meaning is r without what a library may write in another way: blanks, escapes and the
+// order of members in a JSON body, and the case of the content type. Numbers keep their
+// digits.
+func meaning(r provider.Request) provider.Request {
+	if kind, parameters, err := mime.ParseMediaType(r.ContentType); err == nil {
+		if charset, ok := parameters["charset"]; ok {
+			parameters["charset"] = strings.ToLower(charset)
+		}
+		if text := mime.FormatMediaType(kind, parameters); text != "" {
+			r.ContentType = text
+		}
+	}
+	d := json.NewDecoder(bytes.NewReader(r.Body))
+	d.UseNumber()
+	var document any
+	if d.Decode(&document) != nil {
+		return r
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return r
+	}
+	// What is not Unicode would be the same sign, whatever it was.
+	if body, err := json.Marshal(document); err == nil && !bytes.ContainsRune(body, utf8.RuneError) && !bytes.Contains(body, []byte(`\ufffd`)) {
+		r.Body = body
+	}
+	return r
 }
 
 // addParts adds the fields of a form that is made of parts, each with all of its

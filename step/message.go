@@ -14,6 +14,11 @@ type Message struct {
 	// []any, map[string]any and Enum; a string may hold any bytes. A PHP list
 	// is a []any, every other array and every object a map.
 	Data map[string]any
+	// Beside is what the application's framework keeps beside the message: of Laravel the
+	// members of the payload that are not its own, and the log context as context; of
+	// Symfony the application's stamps, the last of each class, by its name. Values are as
+	// in Data. Nil: nothing.
+	Beside map[string]any
 	// DeliveredBefore: somebody may have run this message already.
 	DeliveredBefore bool
 	// Rewritten: JSON numbers in Data may have been rounded to 14 digits on

@@ -22,7 +22,7 @@ type Spec struct {
 	Classes []string // of its messages
 
 	Installation string // the top-level scope; may be empty, no slash
-	Scope        string // path of the inner scope; empty: none
+	Scope        string // path of the inner scope; with a slash before it, beside the message; empty: none
 	Order        string // path
 	Part         string // path; empty: none
 
@@ -116,10 +116,11 @@ func New(spec Spec) (*Step, error) {
 		s.classes[strings.TrimPrefix(class, `\`)] = true
 	}
 	wrong("order", checkPath(spec.Order))
-	for field, path := range map[string]string{"scope": spec.Scope, "part": spec.Part} {
-		if path != "" {
-			wrong(field, checkPath(path))
-		}
+	if spec.Scope != "" {
+		wrong("scope", checkScope(spec.Scope))
+	}
+	if spec.Part != "" {
+		wrong("part", checkPath(spec.Part))
 	}
 	used := map[string]bool{}
 	if spec.Load != "" {
@@ -323,15 +324,27 @@ func (s *Step) key(m Message, data map[string]any) (zabor.Key, error) {
 
 // identity is the part of the key that path leads to.
 func (s *Step) identity(what, path string, m Message, data map[string]any) (string, error) {
-	v, ok := lookup(data, path)
-	if !ok {
-		return "", refuse("step %s: %s: %w", s.spec.Name, what, missing(data, path))
+	v, err := s.at(path, m, data)
+	if err != nil {
+		return "", refuse("step %s: %s: %w", s.spec.Name, what, err)
 	}
 	text, err := identity(v, m.Rewritten)
 	if err != nil {
 		return "", refuse("step %s: %s %s: %w", s.spec.Name, what, path, err)
 	}
 	return text, nil
+}
+
+// at is the value that a path of the key leads to.
+func (s *Step) at(path string, m Message, data map[string]any) (any, error) {
+	if beside(path) {
+		return lookupBeside(m, path)
+	}
+	v, ok := lookup(data, path)
+	if !ok {
+		return nil, missing(data, path)
+	}
+	return v, nil
 }
 
 // data is m's properties and the defaults of those that are not there, with the
@@ -402,7 +415,7 @@ func (s *Step) Effect(ctx context.Context, m Message) (zabor.Effect, error) {
 	if err != nil {
 		return zabor.Effect{}, err
 	}
-	message := s.messageParts(m.Data)
+	message := s.besidePart(m, s.messageParts(m.Data))
 	e := zabor.Effect{
 		Key:         key,
 		Fingerprint: zabor.Fingerprint{Message: messageSum(message)},

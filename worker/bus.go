@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -102,7 +103,7 @@ func (w *Worker) stepOf(m *Message) *step.Step {
 }
 
 func (w *Worker) forward(ctx context.Context, q Queue, m *Message, queue string) {
-	err := w.answer(ctx, q, m, "forward", func(ctx context.Context) error { return q.Forward(ctx, m, queue) })
+	err := w.answer(ctx, q, m, "forward", 0, func(ctx context.Context) error { return q.Forward(ctx, m, queue) })
 	if err == nil {
 		w.Log.Info("forwarded", "queue", q.Name(), "message", m.ID, "class", m.Class, "to", queue)
 	}
@@ -149,8 +150,8 @@ func (t *told) taken(k zabor.Key) bool {
 	return was
 }
 
-// alertParked tells that m waits for a person.
-func (w *Worker) alertParked(q Queue, m *Message, key zabor.Key, row zabor.Row, code, why string) {
+// alertParked tells that m waits for a person, and where it is now.
+func (w *Worker) alertParked(q Queue, m *Message, key zabor.Key, row zabor.Row, code, where, why string) {
 	if w.Fence.Alert == nil {
 		return
 	}
@@ -160,7 +161,7 @@ func (w *Worker) alertParked(q Queue, m *Message, key zabor.Key, row zabor.Row, 
 	}
 	w.Fence.Alert(zabor.Alert{
 		Severity: zabor.Warning, Code: code, Key: key, State: row.State, Amount: row.Amount, Provider: row.Provider,
-		Text: fmt.Sprintf("message %s of %s on queue %s is in the failure transport: %s", m.ID, m.Class, q.Name(), why),
+		Text: fmt.Sprintf("message %s of %s on queue %s is in %s: %s", m.ID, cmp.Or(m.Class, "an unknown class"), q.Name(), where, why),
 		Next: next,
 	})
 }

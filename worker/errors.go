@@ -12,6 +12,10 @@ var (
 	// lose or refuse them.
 	ErrUnreadable = errors.New("the message cannot be decoded")
 
+	// ErrWrongSecret: a message is encrypted or signed, and none of the configured
+	// secrets of the application fits.
+	ErrWrongSecret = errors.New("no configured secret of the application fits")
+
 	// ErrBoth: a message was put back on its queue, and may be in its failure
 	// transport still.
 	ErrBoth = errors.New("it is on its queue again, and may still be in the failure transport")

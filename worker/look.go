@@ -18,6 +18,23 @@ const (
 // Among reports whether p is one of places, of which none means all.
 func (p Place) Among(places []Place) bool { return len(places) == 0 || slices.Contains(places, p) }
 
+// NextPage returns how many messages a look reads at once after a page of n that had
+// so many bytes. The first page has one: messages may be large, and their size shows
+// only when they are read.
+func NextPage(n int64, bytes int) int64 {
+	const (
+		most   = 100
+		enough = 1 << 20
+	)
+	switch {
+	case bytes > 4*enough:
+		return max(n/4, 1)
+	case bytes < enough:
+		return min(2*n, most)
+	}
+	return n
+}
+
 // Seen is a message that was looked at where it lies. Nothing was taken: it has
 // no Receipt, and Raw is what lies there, which is not what it was before a
 // delivery where it is reserved. DeliveredBefore says that somebody may have run it

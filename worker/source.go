@@ -13,11 +13,12 @@ import (
 // Message is one delivery of a queue's message.
 type Message struct {
 	step.Message
-	ID      string // the queue's own id of the message, stable over redeliveries: uuid or stream entry id
-	RetryOf string // the ID of the parked message that this one retries; empty: its own, or it retries none
-	Raw     []byte // the bytes as they were before the delivery
-	Err     error  // why it cannot be decoded; nil: it can. Raw is set all the same
-	Receipt any    // the source's own
+	ID      string    // the queue's own id of the message, stable over redeliveries: uuid or stream entry id
+	RetryOf string    // the ID of the parked message that this one retries; empty: its own, or it retries none
+	Sent    time.Time // when it was queued, or when its delay ended; zero: the queue does not say
+	Raw     []byte    // the bytes as they were before the delivery; of one that is kept unreadable with the sign, see MayHaveActed
+	Err     error     // why it cannot be decoded; nil: it can. Raw is set all the same
+	Receipt any       // the source's own
 
 	// ReservedUntil is the moment up to which the queue gives the message to
 	// nobody else, unless it is renewed. It is counted from before the message

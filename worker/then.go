@@ -16,7 +16,7 @@ import (
 func (w *Worker) ack(ctx context.Context, q Queue, m *Message, s *step.Step, row zabor.Row) {
 	m.Then = then(m, s, row)
 	m.Settled = row.State == zabor.Settled && s.Then() == ""
-	err := w.answer(WithAck(ctx, row.Key), q, m, "ack", func(ctx context.Context) error { return q.Ack(ctx, m) })
+	err := w.answer(WithAck(ctx, row.Key), q, m, "ack", 0, func(ctx context.Context) error { return q.Ack(ctx, m) })
 	w.at(Acked, row.Key)
 	if err != nil || m.Then == "" {
 		return

@@ -32,6 +32,8 @@ type Queue struct {
 	// MissingRow is what becomes of a message that was delivered before and
 	// has no row: Doubt, Held, or Captured where the fence table loses no rows.
 	MissingRow zabor.State
+
+	parking *parking // of a Worker that runs
 }
 
 // Worker runs the messages of its queues through the fence. Its fields are set
@@ -74,9 +76,12 @@ type Worker struct {
 	// At is told of Acked; nil: nobody is.
 	At func(zabor.Checkpoint, zabor.Key)
 
-	rest    atomic.Int64 // until when nothing is received, in unix nanoseconds: the fence could not be written
-	missing tries        // loads that found nothing, by message
-	told    told
+	rest     atomic.Int64 // until when nothing is received, in unix nanoseconds: the fence could not be written
+	early    early        // messages whose row was not there yet
+	unhooked tries        // hooks that failed, by message
+	unparked tries        // deliveries whose message could not be parked
+	unscoped unscoped     // steps whose messages name a tenant, and whose keys have no scope
+	told     told
 }
 
 // Run takes messages until ctx ends, and then finishes what it has in hand: what
@@ -94,12 +99,18 @@ func (w *Worker) Run(ctx context.Context) {
 		})
 	}
 	free := newLanes(w.Lanes)
+	var parkings []*parking
 	for _, q := range w.Queues {
+		q.parking = &parking{}
+		parkings = append(parkings, q.parking)
 		receivers.Go(func() { w.receive(ctx, q, free, taken) })
 	}
 	receivers.Wait()
 	close(taken)
 	lanes.Wait()
+	for _, p := range parkings {
+		p.stop()
+	}
 }
 
 // delivery is a message on its way to the lane that was taken for it.
@@ -182,14 +193,14 @@ func (w *Worker) handle(ctx context.Context, q Queue, m *Message) {
 			w.putBack(ctx, q, m) // stopped before anything was begun
 			return
 		}
-		delay := w.delay(row, err)
+		delay := w.delay(m, row, err)
 		w.Log.Info("later", "queue", q.Name(), "message", m.ID, "key", key, "order", key.Order, "step", key.Step, "delay", delay, "reason", why)
-		_ = w.answer(ctx, q, m, "put back for later", func(ctx context.Context) error { return q.Later(ctx, m, delay) })
+		_ = w.answer(ctx, q, m, "put back for later", 0, func(ctx context.Context) error { return q.Later(ctx, m, delay) })
 	}
 }
 
 func (w *Worker) putBack(ctx context.Context, q Queue, m *Message) {
-	_ = w.answer(ctx, q, m, "put back", func(ctx context.Context) error { return q.PutBack(ctx, m) })
+	_ = w.answer(ctx, q, m, "put back", 0, func(ctx context.Context) error { return q.PutBack(ctx, m) })
 }
 
 // run runs s, m's step. The row is zero where there is none.
@@ -199,6 +210,7 @@ func (w *Worker) run(ctx context.Context, q Queue, m *Message, s *step.Step) (za
 	}
 	effect, err := s.Effect(ctx, m.Message)
 	if err == nil {
+		w.unscoped.look(w, s, m)
 		if effect.MissingRow == zabor.Doubt {
 			effect.MissingRow = q.MissingRow
 		}
@@ -258,7 +270,8 @@ func (w *Worker) judge(m *Message, row zabor.Row, err error) (verdict, string) {
 	case err == nil && m.Chained && row.State == zabor.Pending:
 		return later, "its chain goes on when the payment has settled"
 	case err == nil:
-		w.missing.forget(m.ID)
+		w.unhooked.forget(m.ID)
+		w.early.forget(m)
 		return ack, ""
 	case errors.Is(err, ErrUnreadable):
 		return keepBytes, err.Error()
@@ -266,14 +279,13 @@ func (w *Worker) judge(m *Message, row zabor.Row, err error) (verdict, string) {
 		return park, err.Error()
 	case errors.Is(err, step.ErrNoRow):
 		// The message may have overtaken the commit of the order it speaks of.
-		if w.missing.count(m.ID) >= len(w.Backoff) {
-			w.missing.forget(m.ID)
+		if w.early.look(m, time.Now()) {
 			return park, err.Error()
 		}
 	case errors.Is(err, zabor.ErrPaused):
 	case errors.Is(err, zabor.ErrHookDue):
-		if w.missing.count(m.ID) > len(w.Backoff) {
-			w.missing.forget(m.ID)
+		if w.unhooked.count(m.ID) > len(w.Backoff) {
+			w.unhooked.forget(m.ID)
 			return park, "paid, and the shop was not told: " + err.Error()
 		}
 	case row.State == "" || errors.Is(err, zabor.ErrStale):
@@ -285,8 +297,12 @@ func (w *Worker) judge(m *Message, row zabor.Row, err error) (verdict, string) {
 }
 
 // delay is how long a message waits whose run ended with err: to the end of the
-// lease of whoever holds its row, at most the next backoff.
-func (w *Worker) delay(row zabor.Row, err error) time.Duration {
+// lease of whoever holds its row, at most the next backoff. One that came before its row
+// waits longer with each look.
+func (w *Worker) delay(m *Message, row zabor.Row, err error) time.Duration {
+	if errors.Is(err, step.ErrNoRow) {
+		return w.early.gap(m, w.Backoff[0])
+	}
 	next := w.Backoff[min(max(captures(row), 1), len(w.Backoff))-1]
 	if e, ok := errors.AsType[*zabor.Error](err); ok && e.Wait > 0 {
 		return max(e.Wait, next)
@@ -305,13 +321,16 @@ func captures(row zabor.Row) int { return int(row.Claim.Epoch+1) / 2 }
 // park writes m into the failure transport, tells a person and notes it in m's
 // row, unless cause is another request than the row is for. Code is that of the alert.
 func (w *Worker) park(ctx context.Context, q Queue, m *Message, key zabor.Key, row zabor.Row, cause error, code, why string) {
-	err := w.answer(ctx, q, m, "park", func(ctx context.Context) error { return q.Park(ctx, m, why) })
-	if err != nil {
-		return
-	}
+	w.beside(ctx, q, m, "park", func(ctx context.Context) error { return q.Park(ctx, m, why) }, func() {
+		w.parked(ctx, q, m, key, row, cause, code, why)
+	})
+}
+
+// parked tells and notes that m was parked.
+func (w *Worker) parked(ctx context.Context, q Queue, m *Message, key zabor.Key, row zabor.Row, cause error, code, why string) {
 	w.Log.Error("parked in the failure transport", "queue", q.Name(), "message", m.ID, "class", m.Class, "key", key, "order", key.Order, "step", key.Step, "reason", why)
 	if code != toldAlready {
-		w.alertParked(q, m, key, row, code, why)
+		w.alertParked(q, m, key, row, code, "the failure transport", why)
 	}
 	if key.Order == "" || errors.Is(cause, zabor.ErrOtherRequest) {
 		return // the row is not about this message
@@ -331,34 +350,43 @@ func (w *Worker) note(ctx context.Context, key zabor.Key, write func(context.Con
 // keepBytes moves a message that cannot be decoded into zabor's own table, and
 // only then off the queue.
 func (w *Worker) keepBytes(ctx context.Context, q Queue, m *Message, why string) {
-	err := w.answer(ctx, q, m, "keep unreadable bytes", func(ctx context.Context) error {
+	w.beside(ctx, q, m, "keep unreadable bytes", func(ctx context.Context) error {
 		return w.Unreadable(ctx, q.Name(), m.Raw, why)
+	}, func() {
+		w.Log.Error("unreadable message kept in zabor_unreadable", "queue", q.Name(), "message", m.ID, "bytes", len(m.Raw), "reason", why)
+		w.alertParked(q, m, zabor.Key{}, zabor.Row{}, "parked", "zabor_unreadable", why)
+		_ = w.answer(ctx, q, m, "ack", 0, func(ctx context.Context) error { return q.Ack(ctx, m) })
 	})
-	if err != nil {
-		return
-	}
-	w.Log.Error("unreadable message kept in zabor_unreadable", "queue", q.Name(), "message", m.ID, "bytes", len(m.Raw), "reason", why)
-	_ = w.answer(ctx, q, m, "ack", func(ctx context.Context) error { return q.Ack(ctx, m) })
 }
 
 // AnswerTimeout bounds one answer to the queue, over all its tries.
 const AnswerTimeout = 10 * time.Second
 
-// answer tells the queue what became of m, and logs where it cannot; a stop does not cancel it. Where the
-// queue cannot be told, it delivers m again, and the fence answers then.
-func (w *Worker) answer(ctx context.Context, q Queue, m *Message, what string, tell func(context.Context) error) (err error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), AnswerTimeout)
+// answer tells the queue what became of m, and logs where it cannot. A stop does not
+// cancel it, but a deadline of ctx does. It tries at most tries times; 0: as often as
+// the time allows. If the queue cannot be told, it delivers m again, and the fence
+// answers then.
+func (w *Worker) answer(ctx context.Context, q Queue, m *Message, what string, tries int, tell func(context.Context) error) (err error) {
+	end := time.Now().Add(AnswerTimeout)
+	if sooner, ok := ctx.Deadline(); ok && sooner.Before(end) {
+		end = sooner
+	}
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), end)
 	defer cancel()
 	if w.Answering != nil {
 		end := w.Answering(ctx, what)
 		defer func() { end(err) }()
 	}
 	for pause := 20 * time.Millisecond; ; pause *= 2 {
+		tries--
 		if err = tell(ctx); err == nil {
 			return nil
 		}
 		if errors.Is(err, ErrLost) {
 			w.Log.Warn("cannot "+what+": the reserve had ended, the queue delivers the message again", "queue", q.Name(), "message", m.ID)
+			return err
+		}
+		if tries == 0 {
 			return err
 		}
 		w.Log.Warn("cannot "+what, "queue", q.Name(), "message", m.ID, "error", err)

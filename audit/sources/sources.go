@@ -169,6 +169,7 @@ func (a *Sources) listed(ctx context.Context, one *provider.Provider) func(strin
 		for _, l := range page {
 			found = append(found, audit.Success{
 				Provider: one.Name(), Reference: l.Reference, Alias: l.Alias, Key: l.Key, Order: l.Order, Amount: l.Amount, At: l.At, Place: "list of " + one.Name(),
+				Back: l.Back, Gone: l.Gone,
 			})
 		}
 		return found, next, err

@@ -20,7 +20,7 @@ type auditCommand struct {
 	Since          string        `placeholder:"WHEN" help:"Only what was done since then: a duration such as 48h, or a time such as 2026-03-02T10:00:00Z. What is open is always looked at."`
 	ProviderExport []string      `placeholder:"[NAME=]FILE" help:"A provider's list of payments: CSV, or a JSON object on each line. NAME is the provider's in the configuration. Stripe's, PayPal's, YooKassa's and Adyen's exports are known."`
 	ProviderList   []string      `placeholder:"NAME" help:"Read the provider's own list of payments, by GETs alone. NAME is the provider's in the configuration; zabor providers show says which have one."`
-	Columns        string        `placeholder:"MAP" help:"What the export's columns mean: reference=Txn,amount=Total,currency=Cur,order=Order,status=State:paid|captured (minor=… for minor units)."`
+	Columns        string        `placeholder:"MAP" help:"What the export's columns mean: reference=Txn,amount=Total,currency=Cur,order=Order,status=State:paid|captured (minor=… for minor units), back=State:refunded for money that went back."`
 	PaymentsQuery  string        `placeholder:"SQL" help:"A SELECT on the application's own payments, with columns order and, as far as there are, step, reference, amount (minor units) or major, currency."`
 	Database       string        `placeholder:"NAME" help:"The environment variable with the address of the application's database, for --payments-query. Else database: or fence: of the configuration."`
 	App            string        `placeholder:"PATH" help:"A Laravel or Symfony application, which is not run: --payments-query is sent to the database of its own configuration."`
@@ -28,7 +28,7 @@ type auditCommand struct {
 	NoQueues       bool          `help:"Do not look at the queues: nothing can be said about lost messages then."`
 	Work           string        `placeholder:"FILE" help:"Keep the work file here until the audit is complete: one that was broken off goes on. Else a temporary file."`
 	Watch          time.Duration `placeholder:"TIME" help:"Audit again and again, this far apart, and alert when something has changed."`
-	Publish        bool          `help:"Keep what was found in the fence's database, for the dashboard: nothing else is written."`
+	Publish        bool          `help:"Keep what was found in the fence's database, for the dashboard, and note in each row whose money went back that it did: nothing else is written."`
 	JSON           bool          `name:"json" xor:"form" help:"One JSON object."`
 	CSV            bool          `name:"csv" xor:"form" help:"The differences as comma-separated values."`
 }
@@ -49,6 +49,14 @@ func (c *auditCommand) Run(p *program) error {
 	if c.Publish {
 		if err := backend.KeepAudit(p.ctx, a.Sources, ledger, total, "zabor audit"); err != nil {
 			return errors.Join(exit.Store(err), ledger.Close())
+		}
+		endAlerts, err := a.Alerts(a.File)
+		if err == nil {
+			err = a.noteReversed(p.ctx, ledger)
+			endAlerts()
+		}
+		if err != nil {
+			return errors.Join(err, ledger.Close())
 		}
 	}
 	for _, name := range total.Empty {

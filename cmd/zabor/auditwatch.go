@@ -64,6 +64,11 @@ func (w *auditWatch) once() (audit.Total, error) {
 	for _, one := range alerts {
 		w.Alert(one)
 	}
+	if w.c.Replica == "" {
+		if err := w.noteReversed(w.ctx, ledger); err != nil {
+			return total, err
+		}
+	}
 	if w.c.Publish {
 		return total, backend.KeepAudit(w.ctx, w.Sources, ledger, total, "zabor audit --watch")
 	}

@@ -100,7 +100,7 @@ func TestDashboard(t *testing.T) {
 			{"/audit", "audit", "No audit was kept yet"},
 			{"/doctor", "doctor", "were not kept yet"},
 			{"/nowhere", "nothing", "There is no such page"},
-			{"/fences?q=nobody", "fences-none", "Nothing fits"},
+			{"/fences?q=nobody", "fences-none", "No row."},
 		}
 		const tabs = 3
 		for i := range tabs {

@@ -16,7 +16,7 @@ import (
 
 type failedRetry struct {
 	ID    []string `arg:"" optional:"" help:"Ids as listed."`
-	All   bool     `help:"All that are listed, but for what is held, in doubt or paid, for which nothing would be called, and for the unreadable ones, which would come back: name those."`
+	All   bool     `help:"All that are listed, but for what is held, in doubt or paid, for which nothing would be called, and for what still cannot be read, which would come back: name those."`
 	Queue []string `placeholder:"NAME" help:"Only of these queues."`
 
 	By     string `placeholder:"NAME" help:"Who does it; else the user of this session. It is kept in the history of the message's row."`
@@ -74,9 +74,6 @@ func (c *failedRetry) chosen(ctx context.Context, f *failures.Transports) ([]fai
 	}
 	var all []failures.Entry
 	for _, t := range f.All {
-		if t.Kind() == failures.Unreadable {
-			continue
-		}
 		first := len(all)
 		for m, err := range t.Entries(ctx, "") {
 			if err != nil {

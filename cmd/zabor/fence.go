@@ -17,6 +17,7 @@ import (
 type fenceCommand struct {
 	List fenceList `cmd:"" help:"List rows of this installation, in key order."`
 	Show fenceShow `cmd:"" help:"Show all that is known of one row."`
+	Look fenceLook `cmd:"" help:"Ask the provider whether the money of a settled row went back; for webhooks."`
 
 	Settle  fenceSettle  `cmd:"" help:"Decide that it went through, with the provider's reference."`
 	Decline fenceDecline `cmd:"" help:"Decide that it did not go through, and shall not; also before there is a row."`

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"zabor/dashboard"
 	"zabor/internal/console"
 	"zabor/internal/exit"
 	"zabor/step"
@@ -49,15 +50,10 @@ func answerText(row zabor.Row) string {
 	return fmt.Sprintf("%d, %d bytes", row.Answer.Status, len(row.Answer.Body))
 }
 
-// fromBefore reports whether row was imported and zabor has never called for it.
-func fromBefore(row zabor.Row) bool {
-	return row.Cause == zabor.ByImport || row.Cause == zabor.ByConflict && row.Open.Lease == 0
-}
-
 // nextStep returns the next step of a person about row.
-func nextStep(row zabor.Row) string {
+func nextStep(row zabor.Row, imported bool) string {
 	switch {
-	case row.State == zabor.Held && fromBefore(row):
+	case row.State == zabor.Held && imported:
 		return fmt.Sprintf("look order %s up at %s, by number, amount and time: the call was not zabor's, and had another key; then \"zabor fence settle %s %s REFERENCE --reason TEXT\", or decline, or release", row.Order, cmp.Or(row.Provider, "the provider"), row.Order, row.Step)
 	case row.State == zabor.Held && row.Cause == zabor.ByConflict:
 		return fmt.Sprintf("look up at %s all that the row's reason names, and order %s by the key %s and by number, amount and time: one payment is for one order; then \"zabor fence settle %s %s REFERENCE --reason TEXT\", or decline", row.Provider, row.Order, row.ProviderKey, row.Order, row.Step)
@@ -84,12 +80,17 @@ func (c *fenceShow) Run(p *program) error {
 	if err != nil {
 		return exit.Store(err)
 	}
-	if c.JSON {
-		return json.NewEncoder(p.stdout).Encode(console.NewRow(row))
-	}
 	notes, err := store.History().Of(p.ctx, key)
 	if err != nil {
 		return exit.Store(err)
+	}
+	events, imported := dashboard.History(row, notes), dashboard.Imported(row, notes)
+	if c.JSON {
+		return json.NewEncoder(p.stdout).Encode(struct {
+			console.Row
+			Imported bool              `json:"imported"`
+			History  []dashboard.Event `json:"history"`
+		}{console.NewRow(row), imported, events})
 	}
 	w := tabwriter.NewWriter(p.stdout, 0, 8, 2, ' ', 0)
 	line := func(name, value string) {
@@ -106,9 +107,9 @@ func (c *fenceShow) Run(p *program) error {
 	line("provider", row.Provider)
 	line("account", row.Account)
 	line("provider key", row.ProviderKey)
-	if fromBefore(row) {
-		line("attempts", "none of zabor's: it is from before, and if there was a call, somebody else has made it")
-		line("imported", console.Time(row.CapturedAt))
+	if imported {
+		line("imported", console.Time(row.CapturedAt)+": not zabor's call. Search before that time; the key does not help")
+		line("attempts", "none of zabor's")
 	} else {
 		line("attempts", fmt.Sprintf("%d (calls that did nothing are not counted)", row.Tries))
 		line("sends that may have acted", strconv.Itoa(row.Unproven))
@@ -120,13 +121,17 @@ func (c *fenceShow) Run(p *program) error {
 	line("parked message", row.Parked)
 	line("request", requestText(row))
 	line("answer", answerText(row))
-	for _, n := range notes {
-		line("note", strings.TrimSpace(fmt.Sprintf("%s %s %s: %s", console.Time(n.At), n.By, n.Kind, n.Text)))
+	for _, e := range events {
+		by := ""
+		if e.By != "" {
+			by = " by " + e.By
+		}
+		line("history", strings.TrimSuffix(fmt.Sprintf("%s %s%s: %s", console.Time(e.At), e.What, by, e.Text), ": "))
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	if hint := nextStep(row); hint != "" {
+	if hint := nextStep(row, imported); hint != "" {
 		fmt.Fprintf(p.stderr, "zabor: hint: %s\n", hint)
 	}
 	return nil

@@ -153,7 +153,7 @@ func TestSwitchHorizon(t *testing.T) {
 	s.edit(`['App\Jobs\ChargeOrder', 'App\Message\ChargeOrder']`, `'App\Jobs\CaptureOrder'`)
 	s.edit("order: orderId", "order: order.id")
 	s.exec("CREATE TABLE payments (id INTEGER PRIMARY KEY, order_id TEXT NOT NULL, reference TEXT, cents INTEGER NOT NULL, status TEXT NOT NULL)")
-	w := &walk{shop: s, framework: "laravel", folder: t.TempDir(), etc: filepath.Dir(s.file), blocks: fenced(t, "../../docs/switching.md"), env: typed(t)}
+	w := &walk{shop: s, framework: "laravel", folder: t.TempDir(), etc: filepath.Dir(s.file), blocks: fenced(t, "switching.md", "switching-out.md"), env: typed(t)}
 	w.write(filepath.Join(w.etc, "zabor.env"), "")
 	ctx := t.Context()
 	const queue, horizon = "laravel_database_queues:payments", "laravel_horizon:"

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -60,6 +61,53 @@ func TestInit(t *testing.T) {
 			var checked bytes.Buffer
 			if code := run(t.Context(), []string{"config", "check", "-c", file, "--env-file", env}, &checked, &log); code != exit.Good {
 				t.Errorf("config check: exit %d\n%s%s\n%s", code, checked.String(), log.String(), out.String())
+			}
+		})
+	}
+}
+
+// Where the application notes a tenant beside its messages, the steps have it as their
+// scope.
+func TestInitTenants(t *testing.T) {
+	t.Parallel()
+	const charge = "<?php\nnamespace App\\Jobs;\nclass ChargeOrder implements \\Illuminate\\Contracts\\Queue\\ShouldQueue { public function __construct(public int $orderId) {} public function handle(\\Stripe\\StripeClient $stripe) { $stripe->paymentIntents->create([]); } }\n"
+	const handler = "<?php\nnamespace App\\MessageHandler;\nuse App\\Message\\Charge;\n#[\\Symfony\\Component\\Messenger\\Attribute\\AsMessageHandler]\nclass ChargeHandler { public function __invoke(Charge $m, \\Stripe\\StripeClient $stripe) { $stripe->paymentIntents->create([]); } }\n"
+	for name, tt := range map[string]struct {
+		files map[string]string
+		want  string // empty: no scope
+	}{
+		"none":                  {map[string]string{"composer.json": `{"require":{"laravel/framework":"^11.0"}}`}, ""},
+		"stancl/tenancy":        {map[string]string{"composer.json": `{"require":{"laravel/framework":"^11.0","stancl/tenancy":"^3.8"}}`}, "#     scope: '/tenant_id'    # composer.json:1"},
+		"spatie, version 3":     {map[string]string{"composer.json": `{"require":{"laravel/framework":"^10.0","spatie/laravel-multitenancy":"^3.0"}}`}, "scope: '/tenantId'"},
+		"spatie, version 4":     {map[string]string{"composer.json": `{"require":{"laravel/framework":"^11.0","spatie/laravel-multitenancy":"^4.0"}}`}, "scope: '/context/tenantId'"},
+		"its own payload":       {map[string]string{"composer.json": `{"require":{"laravel/framework":"^11.0"}}`, "app/Providers/Queue.php": "<?php\nclass Q { function boot() {\napp('queue')->createPayloadUsing(function () {\n$id = company_id();\nreturn ['company_id' => $id];\n});\n} }"}, "scope: '/company_id'    # app/Providers/Queue.php:3"},
+		"its own, not a tenant": {map[string]string{"composer.json": `{"require":{"laravel/framework":"^11.0"}}`, "app/Providers/Queue.php": "<?php\nclass Q { function boot() { Queue::createPayloadUsing(fn () => ['request_id' => 1]);\n$x = ['tenant_id' => 2]; } }"}, ""},
+		"the context":           {map[string]string{"composer.json": `{"require":{"laravel/framework":"^11.0"}}`, "app/Http/Tenant.php": "<?php\nclass T { function handle() { Context::add('tenant_id', 7); } }"}, "scope: '/context/tenant_id'"},
+		"a stamp": {map[string]string{
+			"composer.json": `{"require":{"symfony/messenger":"7.2.*"}}`, "src/Message/Charge.php": "<?php\nnamespace App\\Message;\nclass Charge { public function __construct(public int $orderId) {} }\n", "src/MessageHandler/H.php": handler,
+			"src/Stamp/TenantStamp.php": "<?php\nnamespace App\\Stamp;\nclass TenantStamp implements \\Symfony\\Component\\Messenger\\Stamp\\StampInterface { public function __construct(public readonly string $id) {} }\n",
+		}, `scope: '/App\Stamp\TenantStamp/id'`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			folder := t.TempDir()
+			files := map[string]string{"app/Jobs/ChargeOrder.php": charge}
+			maps.Copy(files, tt.files)
+			for file, content := range files {
+				path := filepath.Join(folder, file)
+				if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var out, log bytes.Buffer
+			if code := run(t.Context(), []string{"init", folder}, &out, &log); code != exit.Good || !strings.Contains(out.String(), "#     order: orderId") {
+				t.Fatalf("exit %d\n%s%s", code, out.String(), log.String())
+			}
+			if has := strings.Contains(out.String(), "#     scope:"); has != (tt.want != "") || !strings.Contains(out.String(), tt.want) {
+				t.Errorf("want %q in\n%s", tt.want, out.String())
 			}
 		})
 	}

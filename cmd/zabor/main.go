@@ -14,15 +14,29 @@ import (
 )
 
 func main() {
+	stderr := newErrorOutput(os.Stderr)
+	exit := func(code int) {
+		stderr.close()
+		os.Exit(code)
+	}
 	defer func() {
 		if fault := recover(); fault != nil {
-			os.Exit(console.Fault(os.Stderr, version, fault))
+			exit(console.Fault(stderr, version, fault))
 		}
 	}()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), stopSignals()...)
 	defer stop()
 	redis.SetLogger(quiet{}) // its messages come back as errors too
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	exit(run(ctx, os.Args[1:], os.Stdout, stderr))
+}
+
+// stopSignals end a process in order. nohup has SIGHUP ignored, and it stays so.
+func stopSignals() []os.Signal {
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		signals = append(signals, syscall.SIGHUP)
+	}
+	return signals
 }
 
 // quiet is a logger without output.

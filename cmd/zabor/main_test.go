@@ -129,8 +129,17 @@ func command(path string, env []string, args ...string) *exec.Cmd {
 // startCommand starts cmd as start does.
 func startCommand(t testing.TB, cmd *exec.Cmd) *process {
 	t.Helper()
+	return startPiped(t, cmd, nil)
+}
+
+// startPiped is startCommand for a process whose log goes to w; nil: to p.log.
+func startPiped(t testing.TB, cmd *exec.Cmd, w *os.File) *process {
+	t.Helper()
 	p := &process{t: t, cmd: cmd, done: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = &p.log, &p.log
+	if w != nil {
+		p.cmd.Stderr = w
+	}
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -251,7 +251,7 @@ func TestADrainListsWhatHasFailed(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, log := s.command(exit.BadAnswer, "worker", "--drain", "--queue", "payments")
-	if !strings.Contains(log, "test:1/charge is settled, and its message has failed: ") || !strings.Contains(log, "1 messages have failed whose keys zabor knows") {
+	if !strings.Contains(log, "test:1/charge is settled, and its message has failed: ") || !strings.Contains(log, "1 messages of steps, or unreadable ones, have failed") {
 		t.Errorf("the drain says\n%s", log)
 	}
 	var list []failedJSON

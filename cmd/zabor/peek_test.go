@@ -79,7 +79,7 @@ func TestPeek(t *testing.T) {
 			class := func(order int64, name string) string {
 				return strings.ReplaceAll(job(t, order, 0), "ChargeOrder", name)
 			}
-			ok(s.redis.RPush(ctx, list, job(t, 1, 0), job(t, 2, 1), class(3, "SendMail"), class(4, "LoginUser"), class(5, "Unknown"), "torn{",
+			ok(s.redis.RPush(ctx, list, strings.Replace(job(t, 1, 0), "{", `{"tenant_id":7,`, 1), job(t, 2, 1), class(3, "SendMail"), class(4, "LoginUser"), class(5, "Unknown"), "torn{",
 				job(t, 6, 0), job(t, 7, 0), job(t, 8, 0), job(t, 9, 0), strings.ReplaceAll(job(t, 10, 0), "i:1999;", "i:500;"), strings.ReplaceAll(job(t, 11, 0), "i:11;", "N;")).Err())
 			for order, state := range map[string]zabor.State{"6": zabor.Settled, "7": zabor.Held, "8": zabor.Doubt, "9": zabor.Released, "10": zabor.Settled} {
 				ok(writeRow(s.fence, state, key(order)))
@@ -140,6 +140,9 @@ func TestPeek(t *testing.T) {
 			})
 			if m := found["21"]; m.Place != worker.Reserved || m.Until == nil || !strings.Contains(m.Reason, "zabor import") {
 				t.Errorf("reserved: %+v", m)
+			}
+			if one, two := found["1"].Warning, found["2"].Warning; !strings.Contains(one, "/tenant_id") || two != "" {
+				t.Errorf("of order 1, with a tenant: %q; of order 2: %q", one, two)
 			}
 			first := found["1"].Request
 			if first == nil || first.Method != "POST" || first.URL != s.url+"/payments" || first.Header["Authorization"] != "***" || len(first.Header["Idempotency-Key"]) != 26 ||

@@ -72,6 +72,7 @@ func (o *peekOutput) message(m peek.Message) error {
 		text += ": " + console.Printable(m.Reason)
 	}
 	line("verdict", text)
+	line("warning", m.Warning)
 	if r := m.Request; r != nil {
 		line("request", r.Method+" "+console.Printable(r.URL))
 		for _, name := range slices.Sorted(maps.Keys(r.Header)) {

@@ -38,10 +38,10 @@ func (p *program) releaseQueues(file *config.Config, store *sqlstore.Store, name
 	if err != nil {
 		return err
 	}
-	left, parked, err := takeover.LeftOver(p.ctx, p.stderr, f, list, "the queues are given up; what has failed was not looked at: type it again when that is mended", zabor.Captured, zabor.Doubt, zabor.Pending, zabor.Held, zabor.Released)
+	left, parked, err := takeover.LeftOver(p.ctx, p.stderr, f, "the queues are given up; what has failed was not looked at: type it again when that is mended", zabor.Captured, zabor.Doubt, zabor.Pending, zabor.Held, zabor.Released)
 	if err != nil || known+left+parked == 0 {
 		return err
 	}
-	return exit.Bad(fmt.Errorf("given up, and PHP's workers may charge a second time for what is named above: %d messages on the queues and %d that have failed, whose keys zabor knows, and %d rows that are open", known, parked, left),
+	return exit.Bad(fmt.Errorf("given up, and PHP's workers may charge a second time for what is named above: %d messages on the queues, %d that have failed, and %d rows that are open", known, parked, left),
 		"leave PHP's workers stopped, or their handler without its call, until \"zabor worker --drain\" ends with 0, or each of these is decided and this command ends with 0")
 }

@@ -26,7 +26,7 @@ import (
 )
 
 // walk is a shop of testdata/switch that changes over to zabor, by the commands
-// that docs/switching.md tells its readers to type. What stands there under
+// that docs/switching.md and docs/switching-out.md tell their readers to type. What stands there under
 // /etc/zabor and /var/www/shop lies in temporary folders here.
 type walk struct {
 	*shop
@@ -41,23 +41,26 @@ type walk struct {
 	doomed string
 }
 
-// fenced are the document's blocks with a name.
-func fenced(t *testing.T, path string) map[string]string {
+// fenced are the blocks with a name of all pages.
+func fenced(t *testing.T, pages ...string) map[string]string {
 	t.Helper()
-	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	blocks, name, indent := map[string]string{}, "", ""
-	for line := range strings.Lines(string(content)) {
-		text := strings.TrimLeft(line, " ")
-		if fence, ok := strings.CutPrefix(text, "```"); ok {
-			_, name, _ = strings.Cut(strings.TrimSpace(fence), " walk=")
-			indent = line[:len(line)-len(text)]
-			continue
+	blocks := map[string]string{}
+	for _, page := range pages {
+		content, err := os.ReadFile(filepath.Join("../../docs", page))
+		if err != nil {
+			t.Fatal(err)
 		}
-		if name != "" {
-			blocks[name] += strings.TrimPrefix(line, indent)
+		name, indent := "", ""
+		for line := range strings.Lines(string(content)) {
+			text := strings.TrimLeft(line, " ")
+			if fence, ok := strings.CutPrefix(text, "```"); ok {
+				_, name, _ = strings.Cut(strings.TrimSpace(fence), " walk=")
+				indent = line[:len(line)-len(text)]
+				continue
+			}
+			if name != "" {
+				blocks[name] += strings.TrimPrefix(line, indent)
+			}
 		}
 	}
 	return blocks
@@ -66,7 +69,7 @@ func fenced(t *testing.T, path string) map[string]string {
 func newWalk(t *testing.T, framework string) *walk {
 	t.Helper()
 	needApp(t)
-	w := &walk{framework: framework, folder: t.TempDir(), etc: t.TempDir(), blocks: fenced(t, "../../docs/switching.md")}
+	w := &walk{framework: framework, folder: t.TempDir(), etc: t.TempDir(), blocks: fenced(t, "switching.md", "switching-out.md")}
 	if err := os.CopyFS(w.folder, os.DirFS("testdata/switch/"+framework)); err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +162,7 @@ func (w *walk) block(name string) string {
 	w.t.Helper()
 	text := w.blocks[name]
 	if text == "" {
-		w.t.Fatalf("docs/switching.md has no block walk=%s", name)
+		w.t.Fatalf("no page of docs has a block walk=%s", name)
 	}
 	return text
 }

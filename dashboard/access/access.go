@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"strings"
 	"time"
 )
@@ -45,6 +46,10 @@ type Options struct {
 	// https://zabor.shop.example; empty: it is asked for by an IP address or as
 	// localhost. Cookies are Secure where it begins with https.
 	URL string
+
+	// Proxies are believed about whom they speak for (X-Forwarded-For), see
+	// [ParseProxies]. Of all others the header is ignored.
+	Proxies []netip.Prefix
 
 	Idle     time.Duration // a session unused for so long ends; zero: 1 h
 	Absolute time.Duration // a session ends then, used or not; zero: 12 h
@@ -155,8 +160,8 @@ func From(ctx context.Context) Identity {
 // SignsIn reports whether there are users, and so something to sign out of.
 func (g *Guard) SignsIn() bool { return len(g.users) > 0 }
 
-// Handler asks everybody who they are before next. It answers /login, /login.css
-// and /logout itself, refuses what other sites' pages send and what is sent to
+// Handler asks everybody who they are before next. It answers /login, /login.css,
+// /favicon.ico and /logout itself, refuses what other sites' pages send and what is sent to
 // another name than the dashboard's, and sets the headers that keep a browser
 // from running, framing or leaking what it should not.
 //
@@ -167,6 +172,7 @@ func (g *Guard) Handler(next http.Handler) http.Handler {
 	mux.HandleFunc("GET /login", g.showLogin)
 	mux.HandleFunc("POST /login", g.login)
 	mux.HandleFunc("GET /login.css", serveStyle)
+	mux.HandleFunc("GET /favicon.ico", serveIcon)
 	mux.HandleFunc("POST /logout", g.logout)
 	mux.Handle("/", g.signedIn(next))
 	return g.browserSafe(g.knownHost(g.cross.Handler(mux)))

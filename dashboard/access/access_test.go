@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -345,7 +346,7 @@ func TestOneAddressKeepsNobodyOut(t *testing.T) {
 	if g.byName.burst <= g.byPeer.burst || g.byName.every >= g.byPeer.every {
 		t.Errorf("%d tries and one in %v by an address, %d and one in %v at a name", g.byPeer.burst, g.byPeer.every, g.byName.burst, g.byName.every)
 	}
-	s := newSite(t, Options{Users: users()}, plain)
+	s := newSite(t, Options{Users: users(), Proxies: loopback(t)}, plain)
 	s.guard.byPeer.every = time.Hour // however slow this machine is
 	from := func(address string) string { return "X-Forwarded-For: " + address }
 	b := s.browser(t)
@@ -359,11 +360,39 @@ func TestOneAddressKeepsNobodyOut(t *testing.T) {
 	}
 }
 
+// loopback are this host's addresses, as configured proxies.
+func loopback(t *testing.T) []netip.Prefix {
+	t.Helper()
+	proxies, err := ParseProxies([]string{"127.0.0.1", "::1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return proxies
+}
+
+// A program on this host that forges X-Forwarded-For is one address: it cannot use up
+// the tries of an operator's name.
+func TestForgedAddressLocksNobodyOut(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, Options{Users: users()}, plain)
+	s.guard.byName.every, s.guard.byPeer.every = time.Hour, time.Hour // however slow this machine is
+	s.guard.byName.burst = 12                                         // a hash takes its time
+	b := s.browser(t)
+	for i := range 20 {
+		if resp, _ := b.login("ops", "wrong", fmt.Sprintf("X-Forwarded-For: 203.0.113.%d", i)); (resp.StatusCode == 429) != (i >= 10) {
+			t.Fatalf("try %d: %d", i+1, resp.StatusCode)
+		}
+	}
+	if _, ok := s.guard.byName.take("ops"); !ok {
+		t.Error("the operator's name has no tries left")
+	}
+}
+
 // Whoever guesses is stopped, by address and by name, and a name that is not there
 // is answered as one that is.
 func TestGuessing(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, Options{Users: users()}, plain)
+	s := newSite(t, Options{Users: users(), Proxies: loopback(t)}, plain)
 	s.guard.byName.every, s.guard.byPeer.every = time.Hour, time.Hour // however slow this machine is
 	s.guard.byName.burst = 10                                         // a hash takes its time
 	from := func(address string) string { return "X-Forwarded-For: 8.8.8.8, " + address }

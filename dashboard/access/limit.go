@@ -1,10 +1,12 @@
 package access
 
 import (
+	"fmt"
 	"hash/maphash"
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -60,11 +62,33 @@ func (l *limiter) bucket(key string) *bucket {
 	return b
 }
 
-// peer is where r comes from, as far as that is known: of IPv6 the network that
-// one customer has. A proxy on this host or in its private network is believed
-// about whom it speaks for; whoever forges that from there gets round the limit by
-// address, and meets that by name.
-func peer(r *http.Request) string {
+// ParseProxies reads addresses and networks, such as 127.0.0.1 and 10.0.0.0/8.
+func ParseProxies(texts []string) ([]netip.Prefix, error) {
+	var all []netip.Prefix
+	for _, text := range texts {
+		network, err := netip.ParsePrefix(text)
+		if err != nil {
+			addr, addrErr := netip.ParseAddr(text)
+			if addrErr != nil {
+				return nil, fmt.Errorf("%q is neither an IP address nor a network", text)
+			}
+			addr = addr.Unmap()
+			network = netip.PrefixFrom(addr, addr.BitLen())
+		}
+		all = append(all, network.Masked())
+	}
+	return all, nil
+}
+
+// trusted reports whether addr is a configured proxy.
+func (g *Guard) trusted(addr netip.Addr) bool {
+	return slices.ContainsFunc(g.o.Proxies, func(p netip.Prefix) bool { return p.Contains(addr) })
+}
+
+// peer returns where r comes from: of IPv6 the network that one customer has. If the
+// connection is a configured proxy's, it is the last address of X-Forwarded-For that is
+// not a configured proxy's itself.
+func (g *Guard) peer(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
 		return r.RemoteAddr
@@ -73,13 +97,18 @@ func peer(r *http.Request) string {
 	if err != nil {
 		return host
 	}
-	if forwarded := r.Header.Values("X-Forwarded-For"); len(forwarded) > 0 && (addr.Unmap().IsLoopback() || addr.Unmap().IsPrivate()) {
-		all := strings.Split(strings.Join(forwarded, ","), ",")
-		if told, err := netip.ParseAddr(strings.TrimSpace(all[len(all)-1])); err == nil {
-			addr = told
-		}
-	}
 	addr = addr.Unmap().WithZone("")
+	forwarded := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
+	for _, text := range slices.Backward(forwarded) {
+		if !g.trusted(addr) {
+			break
+		}
+		told, err := netip.ParseAddr(strings.TrimSpace(text))
+		if err != nil {
+			break
+		}
+		addr = told.Unmap().WithZone("")
+	}
 	if addr.Is6() {
 		if network, err := addr.Prefix(64); err == nil {
 			return network.String()

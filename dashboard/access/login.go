@@ -22,12 +22,21 @@ var loginText string
 //go:embed login.css
 var loginStyle []byte
 
+//go:embed icon.svg
+var icon []byte
+
 var loginPage = template.Must(template.New("login").Parse(loginText))
 
 func serveStyle(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/css; charset=utf-8")
 	w.Header().Set("Cache-Control", "max-age=3600")
 	w.Write(loginStyle)
+}
+
+func serveIcon(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "image/svg+xml")
+	w.Header().Set("Cache-Control", "max-age=86400")
+	w.Write(icon)
 }
 
 // loginFor is the login page that leads back to u.
@@ -127,7 +136,7 @@ var errWrong = errors.New("name or password is wrong")
 // is refused as often, whether there is such a user or not. A try counts before it
 // is made, so that many at once are no more than one after another.
 func (g *Guard) authenticate(r *http.Request, name, password string) (User, error) {
-	from := peer(r)
+	from := g.peer(r)
 	if wait, ok := g.byPeer.take(from); !ok {
 		g.o.Log.Warn("login refused: too many tries", "remote", from)
 		return User{}, &tooOften{wait}

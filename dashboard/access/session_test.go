@@ -101,8 +101,22 @@ func TestLimiter(t *testing.T) {
 	})
 }
 
+func TestParseProxies(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"", "proxy.example", "10.0.0.0/33", "127.0.0.1:80"} {
+		if all, err := ParseProxies([]string{"10.0.0.1", text}); err == nil {
+			t.Errorf("%q: %v", text, all)
+		}
+	}
+}
+
 func TestPeer(t *testing.T) {
 	t.Parallel()
+	proxies, err := ParseProxies([]string{"127.0.0.1", "::1", "10.0.0.0/8"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	configured, none := &Guard{o: Options{Proxies: proxies}}, &Guard{}
 	for _, tt := range []struct{ remote, forwarded, want string }{
 		{"203.0.113.5:1", "", "203.0.113.5"},
 		{"203.0.113.5:1", "10.0.0.1", "203.0.113.5"}, // who is no proxy of ours says what he likes
@@ -113,13 +127,18 @@ func TestPeer(t *testing.T) {
 		{"[2001:db8:1:2::9]:1", "", "2001:db8:1:2::/64"},
 		{"[fe80::1%eth0]:1", "", "fe80::/64"},
 		{"127.0.0.1:1", "unknown", "127.0.0.1"},
+		{"127.0.0.1:1", "1.1.1.1, 203.0.113.5, 10.9.9.9", "203.0.113.5"}, // two proxies of ours
+		{"192.168.1.1:1", "203.0.113.5", "192.168.1.1"},
 		{"@", "", "@"},
 	} {
 		r := &http.Request{RemoteAddr: tt.remote, Header: http.Header{}}
 		if tt.forwarded != "" {
 			r.Header.Set("X-Forwarded-For", tt.forwarded)
 		}
-		if got := peer(r); got != tt.want {
+		if got, bare := none.peer(r), (&http.Request{RemoteAddr: tt.remote}); got != none.peer(bare) {
+			t.Errorf("%s for %q is %q without configured proxies", tt.remote, tt.forwarded, got)
+		}
+		if got := configured.peer(r); got != tt.want {
 			t.Errorf("%s for %q is %q, want %q", tt.remote, tt.forwarded, got, tt.want)
 		}
 	}

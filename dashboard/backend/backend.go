@@ -53,12 +53,16 @@ func (o *Backend) Serve(ctx context.Context) (ended func() error, err error) {
 
 func (o *Backend) dashboard() (*dashboard.Dashboard, error) {
 	c := o.File.Dashboard
-	guard, err := access.New(access.Options{Users: c.Accounts(), Alone: alone(), URL: string(c.URL), Log: o.Log})
+	proxies, err := access.ParseProxies(c.TrustedProxies)
+	if err != nil {
+		return nil, exit.Usage(fmt.Errorf("%s: dashboard.trusted_proxies: %w", o.File.Path, err), "")
+	}
+	guard, err := access.New(access.Options{Users: c.Accounts(), Alone: alone(), URL: string(c.URL), Proxies: proxies, Log: o.Log})
 	if err != nil {
 		return nil, exit.Usage(fmt.Errorf("%s: dashboard: %w", o.File.Path, err), "")
 	}
 	options := dashboard.Options{
-		Store: o.Store, Scope: o.File.Scope, Version: o.Version, Guard: guard, SecondPerson: c.SecondPerson, Log: o.Log,
+		Store: o.Store, Scope: o.File.Scope, Version: o.Version, Guard: guard, SecondPerson: c.SecondPerson, Log: o.Log, OrderURL: c.OrderURL,
 		Look: o.look, Take: o.take, Audit: o.audit, Doctor: o.Doctor,
 		Health: metrics.Health(Checks(o.Store, connect.WorkerQueues(o.Queues)), func(reasons map[string]string) {
 			o.Log.Warn("not ready", "reasons", reasons)
@@ -75,6 +79,7 @@ func (o *Backend) dashboard() (*dashboard.Dashboard, error) {
 		options.Queues = append(options.Queues, dashboard.Queue{Name: q.Name(), Kind: kind, Depth: depthOf(q)})
 	}
 	if len(o.Queues) > 0 {
+		options.Find = o.find
 		options.Failed = dashboard.Failures{List: o.failedList, Older: o.failedOlder, Count: o.failedCount, Times: o.failedTimes, One: o.failedOne, Retry: o.retry, Forget: o.forget}
 	}
 	return dashboard.New(options)

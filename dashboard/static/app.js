@@ -150,7 +150,7 @@
   const renew = async () => {
     if (document.hidden || !$("[data-live], [data-live-list]")) return;
     try {
-      const answer = await fetch(location.href, { headers: { Accept: "text/html" }, cache: "no-store", redirect: "manual" });
+      const answer = await fetch(location.href, { headers: { Accept: "text/html" }, cache: "no-store", redirect: "manual", signal: AbortSignal.timeout(4000) });
       if (answer.type === "opaqueredirect" || answer.status === 401) { location.reload(); return; }
       if (!answer.ok) throw new Error(answer.status);
       const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
@@ -169,7 +169,7 @@
       light?.classList.remove("off");
     } catch (err) {
       light?.classList.add("off");
-      if (light) light.title = "zabor does not answer; this page is old";
+      if (light) light.title = "zabor or its database does not answer; this page is old";
     }
   };
   setInterval(renew, period);

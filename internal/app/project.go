@@ -75,6 +75,7 @@ type Project struct {
 	Notices     []Notice
 
 	byName  map[string]*Class
+	require map[string]string // packages of composer.json, and which version each wants
 	env     *environment
 	written *Value            // Symfony: Config before placeholders are resolved
 	params  map[string]*Value // Symfony: parameters of services.yaml
@@ -274,6 +275,7 @@ func (p *Project) detect() {
 		_, err := os.Stat(filepath.Join(p.Root, name))
 		return err == nil
 	}
+	p.require = composer.Require
 	has := func(name string) bool { _, ok := composer.Require[name]; return ok }
 	switch {
 	case has("laravel/framework"), has("illuminate/queue"), exists("artisan"):

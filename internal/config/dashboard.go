@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -12,10 +13,12 @@ import (
 
 // Dashboard is the dashboard.
 type Dashboard struct {
-	Listen       string           `yaml:"listen" need:"true" doc:"host:port. Beyond loopback users and url are needed."`
-	URL          Address          `yaml:"url" doc:"Its address as a browser sees it: https://HOST."`
-	Users        map[string]*User `yaml:"users" doc:"Who may sign in, by name; without any, everybody on this host decides."`
-	SecondPerson bool             `yaml:"second_person" doc:"A release on the dashboard waits until another operator has confirmed it."`
+	Listen         string           `yaml:"listen" need:"true" doc:"host:port. Beyond loopback users and url are needed."`
+	URL            Address          `yaml:"url" doc:"Its address as a browser sees it: https://HOST."`
+	Users          map[string]*User `yaml:"users" doc:"Who may sign in, by name; without any, everybody on this host decides."`
+	OrderURL       string           `yaml:"order_url" doc:"Address of an order in the shop, with {{order}} in it, for a link on each card: https://shop.example/admin/orders/{{order}}."`
+	TrustedProxies []string         `yaml:"trusted_proxies" doc:"Addresses or networks of proxies before the dashboard; X-Forwarded-For of others is ignored. None by default."`
+	SecondPerson   bool             `yaml:"second_person" doc:"A release on the dashboard waits until another operator has confirmed it."`
 }
 
 // User may sign in to the dashboard.
@@ -55,8 +58,20 @@ func (v *validator) validateDashboard(p path, d *Dashboard) {
 	if d.SecondPerson && operators < 2 {
 		v.wrong(p.child("second_person"), fmt.Sprintf("nobody could confirm a release: there are %d operators", operators), "give a second user role: operator, or take second_person: out")
 	}
+	if d.OrderURL != "" {
+		u, err := url.Parse(strings.ReplaceAll(d.OrderURL, orderMark, "1"))
+		if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || !strings.Contains(d.OrderURL, orderMark) {
+			v.wrong(p.child("order_url"), "this is no address of an order", "write https://, the shop's host and a path with "+orderMark+" in it: https://shop.example/admin/orders/"+orderMark)
+		}
+	}
+	if _, err := access.ParseProxies(d.TrustedProxies); err != nil {
+		v.wrong(p.child("trusted_proxies"), err.Error(), "write addresses or networks: [127.0.0.1, 10.0.0.0/8]")
+	}
 	v.validateReach(p, d)
 }
+
+// orderMark stands for the order's id in order_url.
+const orderMark = "{{order}}"
 
 // validateReach demands that whoever reaches the dashboard from elsewhere signs
 // in, under a name that is known.

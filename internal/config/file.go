@@ -68,7 +68,7 @@ type Laravel struct {
 type Symfony struct {
 	DSN              Address       `yaml:"dsn" need:"true" doc:"The transport's DSN as the application has it."`
 	RedeliverTimeout time.Duration `yaml:"redeliver_timeout,seconds" min:"1s" doc:"Where it is an option of the transport and not in the DSN. Symfony's default is 3600."`
-	AppSecret        Secret        `yaml:"app_secret" doc:"Symfony's APP_SECRET, for signed messages."`
+	AppSecret        Secret        `yaml:"app_secret" doc:"Symfony's APP_SECRET, for signed messages; then, separated by commas, previous ones."`
 }
 
 // Failed is a failure transport: a table, or for Symfony a stream.
@@ -196,7 +196,7 @@ type Step struct {
 	Step     string            `yaml:"step" doc:"The step's name in the key, where it is not the map key: two shapes of message may share one."`
 	Message  Classes           `yaml:"message" need:"true" doc:"Class of the messages, or several."`
 	Order    Path              `yaml:"order" need:"true" doc:"Property that holds the order's id."`
-	Scope    Path              `yaml:"scope" doc:"Property that is joined to the top-level scope, such as a merchant's id."`
+	Scope    Path              `yaml:"scope" doc:"Property that is joined to the top-level scope, such as a merchant's id. With a slash before it, it leads beside the message: /tenant_id, /context/tenant_id, /App\\TenantStamp/id."`
 	Part     Path              `yaml:"part" doc:"Property that tells one charge of the step from another, such as a refund's id; none: an order has only one."`
 	Defaults map[string]Scalar `yaml:"defaults" doc:"Values of the class's properties that Laravel leaves out of a message because they are the default."`
 	Load     SQL               `yaml:"load" doc:"One SELECT that gives exactly one row."`

@@ -22,7 +22,7 @@ func OldestReady(ctx context.Context, q worker.Queue) (time.Time, error) {
 			return time.Time{}, err
 		}
 		if m.Place == worker.Ready {
-			return putAt(m.Message), nil
+			return PutAt(m.Message), nil
 		}
 		if looked++; looked == mostLooked {
 			break
@@ -31,10 +31,10 @@ func OldestReady(ctx context.Context, q worker.Queue) (time.Time, error) {
 	return time.Time{}, nil
 }
 
-// putAt is when m was put on its queue; zero: it does not say. A stream's entry has
+// PutAt is when m was put on its queue; zero: it does not say. A stream's entry has
 // it in its id. Laravel's payload has it as createdAt (since Laravel 12), Horizon's
 // as pushedAt, Sentry's as sentry_publish_time: seconds since 1970.
-func putAt(m *worker.Message) time.Time {
+func PutAt(m *worker.Message) time.Time {
 	if ms, seq, ok := strings.Cut(m.ID, "-"); ok && len(ms) == 13 {
 		if _, err := strconv.ParseUint(seq, 10, 64); err == nil {
 			n, _ := strconv.ParseInt(ms, 10, 64)

@@ -76,7 +76,10 @@ func Queues(c *config.Config, store *sqlstore.Store, log *slog.Logger, alert fun
 			return nil, func() {}, err
 		}
 		if s.Config == nil {
-			made.Queue, err = laravelQueue(s, q, made.FailedIn, log)
+			var source *laravel.Source
+			if made.Queue, source, err = laravelQueue(s, q, made.FailedIn, log); err == nil {
+				closers = append(closers, source.Close)
+			}
 		} else {
 			var source *messenger.Source
 			if made.Queue, source, err = symfonyQueue(s, q, made.FailedIn, alert); err == nil {
@@ -104,10 +107,10 @@ func Queues(c *config.Config, store *sqlstore.Store, log *slog.Logger, alert fun
 	return list, closeAll, nil
 }
 
-func laravelQueue(s Connection, q *config.Queue, store *sqlstore.Store, log *slog.Logger) (worker.Queue, error) {
+func laravelQueue(s Connection, q *config.Queue, store *sqlstore.Store, log *slog.Logger) (worker.Queue, *laravel.Source, error) {
 	zone, err := time.LoadLocation(q.Laravel.Timezone)
 	if err != nil {
-		return worker.Queue{}, fmt.Errorf("laravel.timezone: %w", err)
+		return worker.Queue{}, nil, fmt.Errorf("laravel.timezone: %w", err)
 	}
 	table := "failed_jobs"
 	if q.Failed != nil && q.Failed.Table != "" {
@@ -115,17 +118,20 @@ func laravelQueue(s Connection, q *config.Queue, store *sqlstore.Store, log *slo
 	}
 	failed, err := laravel.NewFailedJobs(store.DB(), store.Dialect(), table, zone)
 	if err != nil {
-		return worker.Queue{}, err
+		return worker.Queue{}, nil, err
 	}
 	keys, err := laravel.ParseAppKeys(string(q.Laravel.AppKey))
 	if err != nil {
-		return worker.Queue{}, fmt.Errorf("laravel.app_key: %w; write it as in the application's .env, APP_KEY first and then APP_PREVIOUS_KEYS", err)
+		return worker.Queue{}, nil, fmt.Errorf("laravel.app_key: %w; write it as in the application's .env, APP_KEY first and then APP_PREVIOUS_KEYS", err)
 	}
 	source, err := laravel.NewSource(s.Redis, laravel.Config{
 		Queue: s.QueueName, Prefix: q.Laravel.Prefix, Connection: q.Laravel.Connection, RetryAfter: q.Laravel.RetryAfter, AppKeys: keys, Failed: failed,
 		Horizon: q.Laravel.Horizon, Warn: func(err error) { log.Warn(err.Error(), "queue", s.QueueName) },
 	})
-	return worker.Queue{Source: source, Reserve: q.Laravel.RetryAfter}, err
+	if err != nil {
+		return worker.Queue{}, nil, err
+	}
+	return worker.Queue{Source: source, Reserve: q.Laravel.RetryAfter}, source, nil
 }
 
 func symfonyQueue(s Connection, q *config.Queue, store *sqlstore.Store, alert func(zabor.Alert)) (worker.Queue, *messenger.Source, error) {
@@ -142,7 +148,7 @@ func symfonyQueue(s Connection, q *config.Queue, store *sqlstore.Store, alert fu
 		return worker.Queue{}, nil, err
 	}
 	source, err := messenger.NewSource(s.Redis, messenger.Options{
-		Name: s.QueueName, Config: c, Failed: failed, Secret: string(q.Symfony.AppSecret), Host: host, Alert: alert,
+		Name: s.QueueName, Config: c, Failed: failed, Secrets: messenger.ParseSecrets(string(q.Symfony.AppSecret)), Host: host, Alert: alert,
 	})
 	if err != nil {
 		return worker.Queue{}, nil, err

@@ -40,7 +40,7 @@ func Confirm(w io.Writer, yes bool) error {
 // Progress returns a printer of progress to w. It prints only if w is a
 // terminal.
 func Progress(w io.Writer) func(format string, args ...any) {
-	if f, ok := w.(*os.File); !ok || !term.IsTerminal(int(f.Fd())) {
+	if f, ok := w.(interface{ Fd() uintptr }); !ok || !term.IsTerminal(int(f.Fd())) {
 		return func(string, ...any) {}
 	}
 	return func(format string, args ...any) { fmt.Fprintf(w, format, args...) }

@@ -109,6 +109,9 @@ func (w *writer) steps() {
 			}
 		}
 		fmt.Fprintf(&steps, "#     order: %s\n", order)
+		if path, from := w.Tenant(); path != "" {
+			fmt.Fprintf(&steps, "#     scope: '%s'    # %s: tenants may have orders of the same number\n", path, from)
+		}
 		if load != "" && amount == "AMOUNT" {
 			fmt.Fprintf(&steps, "#     load: \"SELECT … FROM %s WHERE id = :order\"    # on the queue a model is its id: amount and currency are columns of this\n", load)
 		}

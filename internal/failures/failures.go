@@ -196,6 +196,9 @@ func (f *Transports) Find(ctx context.Context, ids []string) ([]Entry, error) {
 // AlreadyDone returns why a worker would not call for m; empty: it would
 // call. Such a message had better stay: PHP's workers do not know its row.
 func (f *Transports) AlreadyDone(ctx context.Context, m Entry) (why string, err error) {
+	if errors.Is(m.Err, worker.ErrUnreadable) {
+		return m.Err.Error(), nil
+	}
 	k, ok := f.Key(m.Message)
 	if !ok {
 		return "", nil
@@ -211,4 +214,22 @@ func (f *Transports) AlreadyDone(ctx context.Context, m Entry) (why string, err 
 		return fmt.Sprintf("its row is %s, reference %s", row.State, console.Printable(row.Reference)), nil
 	}
 	return fmt.Sprintf("its row is %s", row.State), nil
+}
+
+// State describes the row of a failed message. charges reports whether the message may ask
+// for a charge unknown to any row in wait of a person.
+func (f *Transports) State(ctx context.Context, m Failed) (text string, charges bool, err error) {
+	key, ok := f.Key(m.Message)
+	if !ok {
+		mayBe := m.Class == "" || m.Kind == Unreadable || slices.ContainsFunc(f.steps, func(s *step.Step) bool { return s.Matches(m.Class) })
+		return "a message without a key", mayBe, nil
+	}
+	row, err := f.Store.Reports().Row(ctx, key)
+	switch {
+	case err != nil:
+		return "", false, exit.Store(err)
+	case row == nil:
+		return console.Printable(key.String()) + " has no row", true, nil
+	}
+	return console.Printable(key.String()) + " is " + string(row.State), row.State != zabor.Held && row.State != zabor.Released, nil
 }

@@ -165,13 +165,14 @@ func transports(q worker.Queue, store *sqlstore.Store) []*Transport {
 	own, bytes := &Transport{Queue: q.Name()}, &Transport{Queue: q.Name(), transport: raw}
 	switch source := q.Source.(type) {
 	case *laravel.Source:
+		raw.decode = source.Decode
 		raw.push = func(ctx context.Context, raw []byte) error { _, err := source.Push(ctx, raw); return err }
 		own.transport = laravelFailures{source}
 		own.MoveOn = func(ctx context.Context, id, queue string) error {
 			return absent(source.MoveOn(ctx, id, queue), laravel.ErrNoFailedJob)
 		}
 	case *messenger.Source:
-		raw.push = source.Push
+		raw.push, raw.decode = source.Push, source.Decode
 		own.transport = symfonyFailures{source}
 		own.MoveOn = func(ctx context.Context, id, queue string) error {
 			return absent(source.MoveOn(ctx, id, queue), messenger.ErrNotKept)

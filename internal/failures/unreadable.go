@@ -15,9 +15,10 @@ import (
 
 // unreadables is the table of a queue's undecoded messages.
 type unreadables struct {
-	store *sqlstore.Store
-	queue string
-	push  func(ctx context.Context, raw []byte) error
+	store  *sqlstore.Store
+	queue  string
+	push   func(ctx context.Context, raw []byte) error
+	decode func(raw []byte) *worker.Message // with the settings of the queue now
 }
 
 func (u *unreadables) Entries(ctx context.Context, mark string) iter.Seq2[Failed, error] {
@@ -49,9 +50,14 @@ func (u *unreadables) Entries(ctx context.Context, mark string) iter.Seq2[Failed
 // shortID is how many digits of an unreadable message's id are shown.
 const shortID = 16
 
+// message returns k as the configuration of now reads it: a wrong secret may be right now.
 func (u *unreadables) message(k sqlstore.KeptUnreadable) Failed {
-	return Failed{FailedID: k.ID[:shortID], Mark: fmt.Sprintf("%d-%s", k.At.UnixMicro(), k.ID), Kind: Unreadable, At: k.At, Reason: k.Reason,
-		Message: &worker.Message{ID: k.ID, Raw: k.Bytes, Err: worker.ErrUnreadable}}
+	m := &worker.Message{Raw: k.Bytes, Err: fmt.Errorf("%w: %s", worker.ErrUnreadable, k.Sealed)}
+	if k.Sealed == "" {
+		m = u.decode(k.Bytes)
+	}
+	m.ID = k.ID
+	return Failed{FailedID: k.ID[:shortID], Mark: fmt.Sprintf("%d-%s", k.At.UnixMicro(), k.ID), Kind: Unreadable, At: k.At, Reason: k.Reason, Message: m}
 }
 
 func (u *unreadables) Entry(ctx context.Context, id string) (Failed, error) {

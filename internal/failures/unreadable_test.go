@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"zabor/messenger"
 	"zabor/sqlstore"
 )
 
@@ -24,7 +25,7 @@ func TestUnreadablesFromAMarkOn(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	u := &unreadables{store: store, queue: "payments"}
+	u := &unreadables{store: store, queue: "payments", decode: messenger.Decode}
 	seen := map[string]bool{}
 	for mark, last := "", -1; len(seen) > last; {
 		last = len(seen)

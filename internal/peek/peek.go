@@ -49,6 +49,7 @@ type Message struct {
 	State    zabor.State  `json:"state,omitempty"`  // of its row; empty: it has no row
 	Verdict  Verdict      `json:"verdict"`
 	Reason   string       `json:"reason,omitempty"`
+	Warning  string       `json:"warning,omitempty"`
 	Target   string       `json:"target,omitempty"` // of forward
 	Amount   string       `json:"amount,omitempty"`
 	Provider string       `json:"provider,omitempty"`
@@ -120,6 +121,9 @@ func (k *Peeker) Plan(ctx context.Context, q connect.Queue, m *worker.Message, p
 		one.Verdict, one.Reason = Refuse, err.Error()
 		return one, nil
 	}
+	if path := k.steps[at].Unscoped(m.Message); path != "" {
+		one.Warning = worker.Unscoped(k.steps[at], path)
+	}
 	key := console.NewKey(e.Key)
 	one.Key = &key
 	row, found := k.row(ctx, e.Key)
@@ -149,6 +153,9 @@ func (k *Peeker) Plan(ctx context.Context, q connect.Queue, m *worker.Message, p
 	switch {
 	case calls:
 		one.Verdict = Call
+	case errors.Is(err, step.ErrNoRow) && errors.Is(foreseen, zabor.ErrNoRow):
+		one.Verdict, one.Reason = Wait, err.Error()+"; the message may have come before it, and waits some minutes"
+		return one, nil
 	case err != nil && (errors.Is(foreseen, zabor.ErrNoRow) || errors.Is(foreseen, zabor.ErrReleased)):
 		one.Verdict, one.Reason = Refuse, err.Error()
 		return one, nil

@@ -216,7 +216,7 @@ func (l *Installation) queue(ctx context.Context, q connect.Queue) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	l.master(ctx, q) // eviction is said of the server
-	l.serializer(ctx, q)
+	l.first(ctx, l.File.Compiled(), q)
 	l.others(ctx, q)
 	l.empty(ctx, q)
 	if c := q.Config; c != nil && q.Redis.Exists(ctx, c.Stream).Val() == 0 {

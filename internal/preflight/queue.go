@@ -2,6 +2,7 @@ package preflight
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,8 @@ import (
 	"zabor/internal/config"
 	"zabor/internal/connect"
 	"zabor/laravel"
+	"zabor/step"
+	"zabor/worker"
 )
 
 // what names s in a check.
@@ -17,11 +20,11 @@ func what(s connect.Queue) string { return "queues." + s.Name() }
 
 // Queue checks whether messages may be taken from s. With acceptEviction a server with a risk to
 // drop messages is a warning.
-func Queue(ctx context.Context, s connect.Queue, acceptEviction bool) []Check {
+func Queue(ctx context.Context, steps []*step.Step, s connect.Queue, acceptEviction bool) []Check {
 	var l list
 	l.master(ctx, s)
 	l.eviction(ctx, s, acceptEviction)
-	l.serializer(ctx, s)
+	l.first(ctx, steps, s)
 	l.others(ctx, s)
 	l.empty(ctx, s)
 	return l
@@ -73,19 +76,50 @@ func (l *list) eviction(ctx context.Context, s connect.Queue, accept bool) {
 	}
 }
 
-// serializer refuses a Laravel queue whose connection changes payloads.
-func (l *list) serializer(ctx context.Context, s connect.Queue) {
-	source, ok := s.Source.(*laravel.Source)
-	if !ok {
+// few is how many messages of each place a start looks at.
+const few = 8
+
+// first looks at the first messages of a queue. It refuses a Laravel queue whose connection
+// changes payloads, and a queue with locked messages of steps only: their secret is another.
+func (l *list) first(ctx context.Context, steps []*step.Step, s connect.Queue) {
+	_, laravels := s.Source.(*laravel.Source)
+	read, locked := 0, 0
+	var why error
+	for _, place := range []worker.Place{worker.Ready, worker.Delayed} {
+		n := 0
+		for m, err := range s.Look(ctx, place) {
+			if err != nil {
+				l.add(Unreachable, what(s), err.Error(), fixRedis)
+				return
+			}
+			if by := laravel.Wrapped(m.Raw); laravels && by != "" {
+				l.add(Wrong, what(s), fmt.Sprintf("queue %s: phpredis has changed a job on it, by %s: with that option Laravel's own acks remove nothing, so that jobs run again and again, and delayed jobs are lost", s.Name(), by),
+					"nothing was started, and the job is where it was; set the options serializer and compression of the queue's Redis connection to none (config/database.php), and dispatch such jobs again")
+				return
+			}
+			wrong := errors.Is(m.Err, worker.ErrWrongSecret)
+			switch {
+			case !slices.ContainsFunc(steps, func(one *step.Step) bool { return one.Matches(m.Class) }):
+			case wrong:
+				locked++
+				why = m.Err
+			default:
+				read++
+			}
+			if n++; n == few {
+				break
+			}
+		}
+	}
+	if locked == 0 || read > 0 {
 		return
 	}
-	by, err := source.Wrapped(ctx)
-	switch {
-	case err != nil:
-		l.add(Unreachable, what(s), err.Error(), fixRedis)
-	case by != "":
-		l.add(Wrong, what(s), fmt.Sprintf("queue %s: phpredis has changed a job on it, by %s: with that option Laravel's own acks remove nothing, so that jobs run again and again, and delayed jobs are lost", s.Name(), by), "nothing was started, and the job is where it was; set the options serializer and compression of the queue's Redis connection to none (config/database.php), and dispatch such jobs again")
+	key := "laravel.app_key"
+	if s.Config != nil {
+		key = "symfony.app_secret"
 	}
+	l.add(Wrong, what(s), fmt.Sprintf("queue %s: none of the first %d messages of steps can be read: %v", s.Name(), locked, why),
+		fmt.Sprintf("nothing was started, and the messages are where they were; write the application's secret under queues.%s.%s, with those of before behind commas; \"zabor peek %s\" shows what can be read then", s.Name(), key, s.Name()))
 }
 
 // others refuses to take messages beside other consumers. Of a shared queue it only warns.

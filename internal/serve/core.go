@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"zabor"
+	"zabor/dashboard"
 	"zabor/internal/config"
 	"zabor/internal/connect"
 	"zabor/internal/exit"
@@ -61,7 +62,8 @@ type core struct {
 	fence     *zabor.Fence
 	resolver  *zabor.Resolver
 	metrics   *metrics.Metrics // nil: not configured
-	tracer    *tracing.Tracer  // nil: not configured
+	answers   *dashboard.Answers
+	tracer    *tracing.Tracer // nil: not configured
 }
 
 // newCore checks the database and makes the fence and the resolver.
@@ -95,13 +97,15 @@ func (p *Process) newCore(ctx context.Context, file *config.Config, store *sqlst
 	}
 	c := &core{
 		file: file, store: store, secrets: secrets, providers: providers, fence: fence,
-		resolver: &zabor.Resolver{Fence: fence, Scope: file.Scope, Lookup: providers.Lookup, Replay: providers.Call},
+		resolver: &zabor.Resolver{Fence: fence, Scope: file.Scope, Lookup: dashboard.NoteLookups(store, providers.Lookup), Replay: providers.Call},
 	}
+	c.answers = dashboard.NewAnswers(store, file.Scope, p.Alert)
 	if file.Metrics != nil {
 		if err := p.measure(c); err != nil {
 			return nil, err
 		}
 	}
+	fence.Called = c.answers.Count(fence.Called)
 	if err := p.trace(ctx, c, secret); err != nil {
 		return nil, err
 	}

@@ -187,6 +187,13 @@ func (p *Process) guardKeys(live context.Context, c *core, list []connect.Queue,
 		}{status(), said})
 	})
 	c.fence.Refuse = keys.Refuse
+	keys.Taken = func(why error) {
+		p.Alert(zabor.Alert{
+			Severity: zabor.Critical, Code: "foreign-consumer",
+			Text: why.Error() + ". This process calls nothing any more; what both have had may be charged twice",
+			Next: "stop one of the two; then look at the orders that both have: zabor audit --provider-export FILE",
+		})
+	}
 	if err := keys.Beat(live); err != nil {
 		return nil, nil, exit.Store(err)
 	}
@@ -198,6 +205,11 @@ func (p *Process) guardKeys(live context.Context, c *core, list []connect.Queue,
 	wg.Go(func() {
 		keys.Run(ctx, live, func(err error) {
 			p.Log.Warn("cannot confirm the key schemas in force; if that lasts, nothing is called", "error", err)
+		})
+	})
+	wg.Go(func() {
+		c.answers.Run(ctx, func(err error) {
+			p.Log.Warn("the count of providers' answers is not saved; the next beat tries again", "error", err)
 		})
 	})
 	return keys, func() { cancel(); wg.Wait() }, nil

@@ -86,6 +86,7 @@ func (p *Process) serveMetrics(ctx context.Context, c *core, queues []worker.Que
 	}
 	state := p.watched(c.file, c.store, queues)
 	state.Paused = func(name string) time.Duration { left, _ := c.fence.Paused(name); return left }
+	state.Unsaved = c.answers.Unsaved
 	state.Providers = slices.Sorted(maps.Keys(c.providers))
 	c.metrics.Watch(state)
 	return p.serveAt(ctx, c.metrics, listener, backend.Checks(c.store, queues)), nil

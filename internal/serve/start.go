@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"zabor"
 	"zabor/internal/config"
 	"zabor/internal/connect"
@@ -24,6 +26,7 @@ func (p *Process) startUp(ctx context.Context, file *config.Config, list []conne
 	if err := preflight.File(p.Log, file, list); err != nil {
 		return err
 	}
+	p.checkDescriptors(file.Lanes)
 	for _, s := range list {
 		depth, err := s.Depth(ctx)
 		if err != nil {
@@ -33,7 +36,7 @@ func (p *Process) startUp(ctx context.Context, file *config.Config, list []conne
 			p.Log.Warn("a message whose worker was killed is handed to nobody before its reserve ends: were these milliseconds? The setting is in seconds", "queue", s.Name(), "reserve", s.Reserve)
 		}
 		p.Log.Info("queue", "name", s.Name(), "ready", depth.Ready, "reserved", depth.Reserved, "delayed", depth.Delayed, "reserve", s.Reserve)
-		if err := preflight.Require(p.Log, s.Name(), preflight.Queue(ctx, s, acceptEviction)); err != nil {
+		if err := preflight.Require(p.Log, s.Name(), preflight.Queue(ctx, file.Compiled(), s, acceptEviction)); err != nil {
 			return err
 		}
 	}
@@ -41,6 +44,19 @@ func (p *Process) startUp(ctx context.Context, file *config.Config, list []conne
 		p.tellProvider(file, name)
 	}
 	return nil
+}
+
+// checkDescriptors warns if the process may not open enough files: a call has its own
+// connection to the provider, and one more to each of database and queue.
+func (p *Process) checkDescriptors(lanes int) {
+	const beside = 64 // other open files of a process
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return // the calls themselves say what they lack
+	}
+	if wanted := uint64(3*lanes + beside); limit.Cur < wanted {
+		p.Log.Warn("this process may open too few files for its lanes: calls will find no descriptors", "descriptors", limit.Cur, "wanted", wanted, "lanes", lanes, "fix", fmt.Sprintf("ulimit -n %d, or LimitNOFILE= in its unit; or fewer lanes", wanted))
+	}
 }
 
 // tellProvider logs where a provider is called, and whether money moves there.

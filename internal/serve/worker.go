@@ -94,14 +94,14 @@ func (p *Process) Worker(live context.Context, file *config.Config, store *sqlst
 	if err != nil || !o.Drain {
 		return err
 	}
-	left, parked, err := takeover.LeftOver(live, o.Left, failures.New(file, store, list), list, "the queues are drained; \"zabor failed list\" shows the same error until it is mended", zabor.Held, zabor.Released)
+	left, parked, err := takeover.LeftOver(live, o.Left, failures.New(file, store, list), "the queues are drained; \"zabor failed list\" shows the same error until it is mended", zabor.Held, zabor.Released)
 	switch {
 	case err != nil:
 		return err
 	case left > 0:
-		return exit.Bad(fmt.Errorf("drained; %d rows are held or parked for a person, and %d more messages have failed whose keys zabor knows", left, parked), "zabor fence list --state held,released; zabor failed list")
+		return exit.Bad(fmt.Errorf("drained; %d rows are held or parked for a person, and %d more messages of steps, or unreadable ones, have failed", left, parked), "zabor fence list --state held,released; zabor failed list")
 	case parked > 0:
-		return exit.Bad(fmt.Errorf("drained; %d messages have failed whose keys zabor knows: PHP's own retry would charge for them without a fence", parked),
+		return exit.Bad(fmt.Errorf("drained; %d messages of steps, or unreadable ones, have failed: nobody has made these charges, and PHP's own retry would make them without a fence", parked),
 			"zabor failed list shows them; \"zabor failed retry ID\" while a worker of zabor's runs, or \"zabor failed forget ID --reason TEXT --yes\"")
 	}
 	for _, s := range list {

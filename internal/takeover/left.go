@@ -58,7 +58,7 @@ const mostLeft = 100
 // LeftOver prints the work left for a person: rows in these states, and the failed
 // messages of other keys. PHP's own retry would make each of these calls.
 // hint is printed if a failure transport cannot be read.
-func LeftOver(ctx context.Context, to io.Writer, f *failures.Transports, list []connect.Queue, hint string, states ...zabor.State) (left, parked int, err error) {
+func LeftOver(ctx context.Context, to io.Writer, f *failures.Transports, hint string, states ...zabor.State) (left, parked int, err error) {
 	filter := sqlstore.Filter{Within: f.File.Scope, States: states, Limit: 500}
 	for {
 		rows, err := f.Store.Reports().List(ctx, filter)
@@ -74,39 +74,32 @@ func LeftOver(ctx context.Context, to io.Writer, f *failures.Transports, list []
 			break
 		}
 	}
-	parked, err = leftFailed(ctx, to, f, list, hint)
+	parked, err = leftFailed(ctx, to, f, hint)
 	return left, parked, err
 }
 
-// leftFailed prints the failed messages of list with a key. A row in state held or
-// released is left out: it was printed. hint is as for LeftOver.
-func leftFailed(ctx context.Context, to io.Writer, f *failures.Transports, list []connect.Queue, hint string) (n int, err error) {
-	for _, q := range list {
-		for m, err := range failures.Own(q.Queue, f.Store).Entries(ctx, "") {
-			if q.FailedIn.NoTable(err) {
+// leftFailed prints the failed messages with a possible charge: messages of steps, and
+// undecoded ones. A row in state held or released is left out: it was printed. hint is as for
+// LeftOver.
+func leftFailed(ctx context.Context, to io.Writer, f *failures.Transports, hint string) (n int, err error) {
+	for _, t := range f.All {
+		for m, err := range t.Entries(ctx, "") {
+			if t.MoveOn != nil && f.Open[t.Queue].FailedIn.NoTable(err) {
 				break
 			}
 			if err != nil {
-				return n, exit.Unreachable(fmt.Errorf("queue %s: what failed on it cannot be read: %w", q.Name(), err), hint)
+				return n, exit.Unreachable(fmt.Errorf("queue %s: what failed on it cannot be read: %w", t.Queue, err), hint)
 			}
-			key, ok := f.Key(m.Message)
-			if !ok {
-				continue
-			}
-			row, err := f.Store.Reports().Row(ctx, key)
+			state, charges, err := f.State(ctx, m)
 			if err != nil {
-				return n, exit.Store(err)
+				return n, err
 			}
-			state := "has no row"
-			if row != nil {
-				if row.State == zabor.Held || row.State == zabor.Released {
-					continue
-				}
-				state = "is " + string(row.State)
+			if !charges {
+				continue
 			}
 			if n++; n <= mostLeft {
 				reason, _, _ := strings.Cut(m.Reason, "\n")
-				fmt.Fprintf(to, "zabor: %s %s, and its message has failed: %s: %s\n", console.Printable(key.String()), state, f.Describe(q.Name(), m), console.Printable(reason))
+				fmt.Fprintf(to, "zabor: %s, and its message has failed: %s: %s\n", state, f.Describe(t.Queue, m), console.Printable(reason))
 			}
 		}
 	}
