@@ -31,7 +31,8 @@ type Answers struct {
 	n       int64
 	since   time.Time
 	saved   int64 // n of the latest record; -1: none was written
-	unsaved int   // successes without a row at the latest beat
+	savedAt time.Time
+	unsaved int // successes without a row at the latest beat
 	latest  []*answered
 }
 
@@ -130,27 +131,30 @@ func (a *Answers) Unsaved() int {
 func (a *Answers) Run(ctx context.Context, warn func(error)) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	for failed := false; ; {
+	failed, folded := false, false
+	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
-			defer cancel()
-			if err := a.Beat(ctx, time.Now()); err != nil && !failed {
+		case <-tick.C:
+			err := a.Beat(ctx, time.Now())
+			if err == nil && !folded {
+				err, folded = a.fold(ctx, time.Now()), true
+			}
+			if err != nil && !failed && ctx.Err() == nil {
 				warn(err)
 			}
-			return
-		case <-tick.C:
+			failed = err != nil
 		}
-		err := a.Beat(ctx, time.Now())
-		if err != nil && !failed && ctx.Err() == nil {
-			warn(err)
-		}
-		failed = err != nil
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	if err := a.Beat(last, time.Now()); err != nil && !failed {
+		warn(err)
 	}
 }
 
 // Beat compares the successes that are due at now with their rows, and saves the
-// count. Nothing is written if nothing has changed.
+// count. If nothing has changed it is written once a day, lest it is folded.
 func (a *Answers) Beat(ctx context.Context, now time.Time) error {
 	a.mu.Lock()
 	var due []*answered
@@ -181,7 +185,7 @@ func (a *Answers) Beat(ctx context.Context, now time.Time) error {
 			r.Missing = append(r.Missing, one.success)
 		}
 	}
-	same := a.saved == a.n && r.Unsaved == 0 && before == 0 || a.n == 0
+	same := a.saved == a.n && r.Unsaved == 0 && before == 0 && now.Sub(a.savedAt) < foldAfter/7 || a.n == 0
 	a.mu.Unlock()
 	if same {
 		return nil
@@ -194,8 +198,48 @@ func (a *Answers) Beat(ctx context.Context, now time.Time) error {
 		return fmt.Errorf("save the count of providers' answers: %w", err)
 	}
 	a.mu.Lock()
-	a.saved = r.N
+	a.saved, a.savedAt = r.N, now
 	a.mu.Unlock()
+	return nil
+}
+
+// foldAfter is how long a process has written nothing before its record is folded.
+const foldAfter = 7 * 24 * time.Hour
+
+// fold adds the records of ended processes of this installation into one, so that their
+// number does not grow with each start. A record that names missing successes stays. If
+// another process folds at the same time, one of them does nothing.
+func (a *Answers) fold(ctx context.Context, now time.Time) error {
+	records, err := a.store.Meta().All(ctx, answersPrefix)
+	if err != nil {
+		return fmt.Errorf("fold the counts of providers' answers: %w", err)
+	}
+	into := answersPrefix + "ended " + a.scope
+	all, old := record{Scope: a.scope}, map[string][]byte{}
+	for name, text := range records {
+		var r record
+		if json.Unmarshal(text, &r) != nil || r.Scope != a.scope || r.Unsaved > 0 || name != into && now.Sub(r.At) < foldAfter {
+			continue
+		}
+		old[name] = text
+		all.N += r.N
+		if all.Since.IsZero() || r.Since.Before(all.Since) {
+			all.Since = r.Since
+		}
+		if r.At.After(all.At) {
+			all.At = r.At
+		}
+	}
+	if _, there := old[into]; len(old) == 0 || there && len(old) == 1 {
+		return nil
+	}
+	text, err := json.Marshal(all)
+	if err == nil {
+		_, err = a.store.Meta().Replace(ctx, old, into, text)
+	}
+	if err != nil {
+		return fmt.Errorf("fold the counts of providers' answers: %w", err)
+	}
 	return nil
 }
 

@@ -126,3 +126,46 @@ func TestAnswersAreBounded(t *testing.T) {
 		t.Errorf("%d bytes, %v", len(text), err)
 	}
 }
+
+// The records of ended processes become one, which counts the same.
+func TestAnswersAreFolded(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t, nil)
+	yes := zabor.Outcome{Verdict: zabor.Done, Reference: "pi_1"}
+	row := o.row("1", yes)
+	fold := func(after time.Duration, records int, n int64) {
+		t.Helper()
+		a := NewAnswers(o.store, "shop", func(zabor.Alert) {})
+		if err := a.fold(t.Context(), time.Now().Add(after)); err != nil {
+			t.Fatal(err)
+		}
+		o.board.changed()
+		left, err := o.store.Meta().All(t.Context(), answersPrefix)
+		all, readErr := o.board.answers(t.Context())
+		if err != nil || readErr != nil || len(left) != records || all.N != n || all.Since.IsZero() {
+			t.Errorf("%d records, %+v; want %d and %d; %v %v", len(left), all, records, n, err, readErr)
+		}
+	}
+	for range 3 {
+		a, _ := o.counter()
+		a.Count(nil)(row, yes, 0)
+		o.beat(a, 0)
+	}
+	lost, _ := o.counter()
+	lost.Count(nil)(row, zabor.Outcome{Verdict: zabor.Done, Reference: "pi_lost"}, 0)
+	o.beat(lost, 3*time.Second)
+	fold(time.Hour, 4, 4)
+	fold(foldAfter+time.Hour, 2, 4) // that of the missing success stays
+	fold(foldAfter+time.Hour, 2, 4)
+	a, _ := o.counter()
+	a.Count(nil)(row, yes, 0)
+	o.beat(a, 0)
+	fold(foldAfter+time.Hour, 2, 5)
+
+	idle, _ := o.counter() // it runs on, and nothing is charged
+	idle.Count(nil)(row, yes, 0)
+	for day := range 9 {
+		o.beat(idle, time.Duration(day*25)*time.Hour)
+	}
+	fold(9*24*time.Hour, 3, 6)
+}

@@ -92,7 +92,7 @@ func (o *office) lateRow(key zabor.Key, outcome zabor.Outcome, absentAfter time.
 	_, _ = fence.Do(o.Context(), zabor.Effect{
 		Key: key, Provider: "stripe", Amount: zabor.Money{Minor: 1999, Currency: "EUR"}, Fingerprint: zabor.Fingerprint{Message: "m", Request: "f"},
 		Render: func(zabor.ProviderKeys, string) ([]byte, error) {
-			return []byte(`{"v":1,"method":"POST","path":"/v1/charges","type":"application/json","body":"{\"customer\":\"cus_9\",\"token\":\"tok_hidden\",\"card\":{\"number\":\"4242424242424242\"}}"}`), nil
+			return []byte(`{"v":1,"method":"POST","path":"/v1/charges","type":"application/json","body":"{\"customer\":\"cus_9\",\"description\":\"Two tickets\",\"token\":\"tok_hidden\",\"card\":{\"number\":\"4242424242424242\"}}"}`), nil
 		},
 		Timeout: 10 * time.Second, AbsentAfter: absentAfter, MaxAttempts: 3, HoldAfter: time.Hour, PendingFor: time.Hour, MissingRow: zabor.Captured,
 	}, func(context.Context, zabor.Row) zabor.Outcome { return outcome })
@@ -215,7 +215,7 @@ func TestPages(t *testing.T) {
 		t.Errorf("the history does not say that it was settled:\n%s", body)
 	}
 	o.sees(200, rowURL(zabor.Key{Scope: "shop", Order: "<b>\xff", Step: "charge"}), "pi_7")
-	o.sees(200, "/open", "cus_9", "!tok_hidden", "no whole answer came", "Charged", ">1</b>")
+	o.sees(200, "/open", "cus_9", "<dt>Description</dt>", "Two tickets", "!tok_hidden", "no whole answer came", "Charged", ">1</b>")
 	o.sees(200, "/failed", "App\\Jobs\\Charge", "held for a person", "!second line", "the queue is away")
 	o.sees(200, "/failed/message?queue=payments&in=failed_jobs&id=id-1", "second line", "visa", "!hunter2", "!4242424242424242", "not shown")
 }

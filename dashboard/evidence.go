@@ -19,6 +19,7 @@ import (
 // evidence is what a person needs to decide about a row.
 type evidence struct {
 	Customer []field
+	About    []field   // what the request says it is for
 	From, To time.Time // when a call may have been sent
 	Provider Provider
 	Console  Console
@@ -61,6 +62,8 @@ func (d *Dashboard) evidence(row zabor.Row, notes []zabor.Note) evidence {
 	for _, f := range fields {
 		if customer[plain(f.Name)] && f.Value != "" {
 			e.Customer = append(e.Customer, f)
+		} else if about[plain(f.Name)] && f.Value != "" {
+			e.About = append(e.About, f)
 		}
 	}
 	return e
@@ -71,6 +74,11 @@ var customer = map[string]bool{
 	"customer": true, "customerid": true, "customeremail": true, "customername": true, "email": true, "receiptemail": true, "payeremail": true,
 	"payerid": true, "buyer": true, "buyerid": true, "buyeremail": true, "shopperreference": true, "shopperemail": true, "userid": true, "user": true,
 	"clientid": true, "accountid": true, "phone": true, "customerkey": true, "merchantcustomerid": true,
+}
+
+// about are names of fields that say what is paid for.
+var about = map[string]bool{
+	"description": true, "statementdescriptor": true, "statementdescriptorsuffix": true, "purpose": true, "softdescriptor": true, "shopperstatement": true,
 }
 
 // field is one value of a message, a request or an answer, with the names that

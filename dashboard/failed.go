@@ -82,9 +82,12 @@ func failedID(text string) (FailedID, bool) {
 	return at, err == nil && at.Queue != "" && at.Transport != "" && at.ID != ""
 }
 
-// FirstLine is the reason in one line.
+// FirstLine is the reason in one line, without the key that stands beside it.
 func (m FailedMessage) FirstLine() string {
 	line, _, _ := strings.Cut(m.Reason, "\n")
+	if m.Key != nil {
+		line = strings.TrimPrefix(line, m.Key.String()+": ")
+	}
 	return cut(300, readable(line))
 }
 

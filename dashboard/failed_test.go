@@ -42,3 +42,14 @@ func TestMoveInterrupted(t *testing.T) {
 		cancel()
 	}
 }
+
+// The list does not repeat the key that stands beside the reason.
+func TestFirstLine(t *testing.T) {
+	t.Parallel()
+	key := zabor.Key{Scope: "shop", Order: "1", Step: "charge"}
+	for _, one := range []FailedMessage{{Key: &key, Reason: "shop:1/charge: held\nstack"}, {Reason: "held"}, {Key: &key, Reason: "held"}} {
+		if got := one.FirstLine(); got != "held" {
+			t.Errorf("%q", got)
+		}
+	}
+}

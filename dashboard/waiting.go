@@ -25,7 +25,7 @@ func (m Waiting) Sentence() string {
 	if m.Key.Order != "" {
 		order = "Order " + m.Key.Order + " (" + m.Key.Step + ")"
 	}
-	text := ""
+	var text string
 	switch m.Place {
 	case "reserved":
 		text = order + " is with a worker of queue " + m.Queue

@@ -45,9 +45,15 @@ func (s *Source) promote(ctx context.Context) (more bool, err error) {
 				continue
 			}
 			if err := s.promoteOne(ctx, now, m, e); err != nil {
-				return false, fmt.Errorf("promote a delayed message of %s: %w", s.queue(), err)
+				err = fmt.Errorf("promote a delayed message of %s: %w", s.queue(), err)
+				if redis.HasErrorPrefix(err, "OOM") {
+					s.tellFull(err)
+					return false, nil // what is ready can be taken all the same, and makes room
+				}
+				return false, err
 			}
 			moved++
+			s.full = false
 		}
 		if more = len(members) == batch; !more {
 			break
@@ -82,6 +88,19 @@ func (s *Source) promoteOne(ctx context.Context, now int64, member string, e *en
 		return err
 	}
 	return s.client.ZRem(ctx, s.queue(), member).Err()
+}
+
+// tellFull tells once that Redis has no memory for delayed messages.
+func (s *Source) tellFull(err error) {
+	if !s.full {
+		s.alert(zabor.Alert{
+			Severity: zabor.Warning,
+			Code:     "delayed-stuck",
+			Text:     fmt.Sprintf("transport %s: its Redis has no memory left, so delayed messages wait; those that are ready are taken: %v", s.name, err),
+			Next:     "redis-cli INFO memory; raise maxmemory, or make room",
+		})
+	}
+	s.full = true
 }
 
 // tellStuck tells of members that stay, again when there are more.

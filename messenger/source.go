@@ -82,6 +82,7 @@ type Source struct {
 	cursor    string        // of the look under way
 	missed    []string      // by it: entries that are no longer in the stream
 	promoted  time.Time
+	full      bool  // Redis has no memory for delayed messages, as last told
 	stuck     int64 // delayed members that cannot be promoted, as last told
 
 	mu     sync.Mutex

@@ -114,7 +114,7 @@ func TestNames(t *testing.T) {
 		},
 		Queues: []Queue{{Name: "payments", Depth: func(context.Context) (ready, reserved, delayed int64, err error) { return 1, 0, 0, nil },
 			Oldest: func(context.Context) (time.Time, error) { return time.Now(), nil }}},
-		Paused: func(string) time.Duration { return 0 }, Providers: []string{"stripe"}, AlertsLost: func() int64 { return 0 },
+		Paused: func(string) time.Duration { return 0 }, Providers: []string{"stripe"}, AlertsLost: func() int64 { return 0 }, Unsaved: func() int { return 3 },
 	})
 	m.Audits(map[string]string{"charged-twice": "critical"}).Ended(Audit{}, time.Second, nil)
 	if problems, err := testutil.GatherAndLint(m.Registry); err != nil || len(problems) > 0 {
@@ -124,7 +124,7 @@ func TestNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"zabor_rows_by_age", "zabor_alerts_lost_total", "zabor_scrape_errors", "zabor_audit_runs_total", "zabor_messages_taken_total", "zabor_store_duration_seconds"} {
+	for _, name := range []string{"zabor_rows_by_age", "zabor_alerts_lost_total", "zabor_answers_without_row", "zabor_scrape_errors", "zabor_audit_runs_total", "zabor_messages_taken_total", "zabor_store_duration_seconds"} {
 		if !slices.ContainsFunc(families, func(f *dto.MetricFamily) bool { return f.GetName() == name }) {
 			t.Errorf("%s was not looked at", name)
 		}

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -233,6 +235,41 @@ func (m Meta) Set(ctx context.Context, name string, value []byte) error {
 		return fmt.Errorf("write %q of zabor_meta: %w", name, err)
 	}
 	return nil
+}
+
+// Replace deletes the names of old and gives name a value, in one transaction. done is
+// false, and nothing was written, if one of old has another value by now.
+func (m Meta) Replace(ctx context.Context, old map[string][]byte, name string, value []byte) (done bool, err error) {
+	err = m.s.repeat(ctx, func(ctx context.Context) error {
+		done = false
+		tx, err := m.s.db.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer tx.Rollback()
+		for _, one := range slices.Sorted(maps.Keys(old)) { // in one order, lest two wait for each other
+			result, err := tx.ExecContext(ctx, m.s.dialect.sql("DELETE FROM zabor_meta WHERE name = ? AND value = ?"), []byte(one), notNil(old[one]))
+			if err != nil {
+				return err
+			}
+			if n, err := result.RowsAffected(); err != nil || n != 1 {
+				return err
+			}
+		}
+		_, err = tx.ExecContext(ctx, m.s.dialect.sql("INSERT INTO zabor_meta (name, value) VALUES (?, ?)"), []byte(name), notNil(value))
+		if m.s.dialect.judge(err) == duplicate {
+			return nil // another writer was faster
+		}
+		if err != nil {
+			return err
+		}
+		done = true
+		return tx.Commit()
+	})
+	if err != nil {
+		return false, fmt.Errorf("replace %d values of zabor_meta by %q: %w", len(old), name, err)
+	}
+	return done, nil
 }
 
 // notNil is b as an empty value rather than NULL.

@@ -44,3 +44,40 @@ func TestReferencesAndOpenMoney(t *testing.T) {
 		}
 	})
 }
+
+// Replace is all or nothing, and of two that begin at the same values one does it.
+func TestMetaReplace(t *testing.T) {
+	onEach(t, func(t *testing.T, s *Store) {
+		m := s.Meta()
+		for name, value := range map[string]string{"n/1": "a", "n/2": "b", "n/3": "c"} {
+			if err := m.Set(t.Context(), name, []byte(value)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		is := func(want map[string]string) {
+			t.Helper()
+			all, err := m.All(t.Context(), "n/")
+			if err != nil || len(all) != len(want) {
+				t.Errorf("%q, %v; want %q", all, err, want)
+			}
+			for name, value := range want {
+				if string(all[name]) != value {
+					t.Errorf("%s is %q, want %q", name, all[name], value)
+				}
+			}
+		}
+		replace := func(want bool, name, value string, old map[string][]byte) {
+			t.Helper()
+			if done, err := m.Replace(t.Context(), old, name, []byte(value)); done != want || err != nil {
+				t.Errorf("done %t, %v; want %t", done, err, want)
+			}
+		}
+		replace(false, "n/all", "x", map[string][]byte{"n/1": []byte("a"), "n/2": []byte("other")})
+		replace(false, "n/3", "x", map[string][]byte{"n/1": []byte("a")}) // it is there
+		is(map[string]string{"n/1": "a", "n/2": "b", "n/3": "c"})
+		replace(true, "n/all", "ab", map[string][]byte{"n/1": []byte("a"), "n/2": []byte("b")})
+		replace(false, "n/all", "ab", map[string][]byte{"n/1": []byte("a"), "n/2": []byte("b")})
+		replace(true, "n/all", "abc", map[string][]byte{"n/all": []byte("ab"), "n/3": []byte("c")})
+		is(map[string]string{"n/all": "abc"})
+	})
+}

@@ -659,10 +659,11 @@ func TestStopFinishesTheCall(t *testing.T) {
 	}
 	s.charge("1")
 	s.charge("2")
-	stop := s.run()
-	<-begun
+	ctx, stop := context.WithCancel(t.Context())
 	stopped := make(chan struct{})
-	go func() { stop(); close(stopped) }()
+	go func() { s.Run(ctx); close(stopped) }()
+	<-begun
+	stop()
 	s.eventually("nothing new is received", func() bool {
 		select {
 		case <-stopped:

@@ -169,7 +169,7 @@ func served(t *testing.T) map[string][]string {
 		},
 		Queues: []metrics.Queue{{Name: "payments", Depth: func(context.Context) (ready, reserved, delayed int64, err error) { return 1, 0, 0, nil },
 			Oldest: func(context.Context) (time.Time, error) { return time.Now(), nil }}},
-		Paused: func(string) time.Duration { return 0 }, Providers: []string{"stripe"}, AlertsLost: func() int64 { return 0 },
+		Paused: func(string) time.Duration { return 0 }, Providers: []string{"stripe"}, AlertsLost: func() int64 { return 0 }, Unsaved: func() int { return 0 },
 	})
 	kinds, severities := audit.Kinds()
 	names := map[string]string{}

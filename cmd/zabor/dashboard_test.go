@@ -278,7 +278,7 @@ func (s *shop) decides(b *tab) {
 		b.t.Errorf("notes %+v, %v; want anna's name", notes, err)
 	}
 	b.open("/fence?scope=test&order=H-1&step=charge")
-	b.says("Decided: it went through", "by anna", "Held", "Doubt", "Captured")
+	b.says("Decided: charged", "by anna", "Held", "Doubt", "Captured")
 }
 
 func (s *shop) oldPage(b *tab) {

@@ -3,9 +3,14 @@ package preflight
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
+	"time"
+
+	"zabor"
+	"zabor/internal/connect"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -81,4 +86,44 @@ func keysLike(ctx context.Context, client redis.UniversalClient, pattern string)
 // literally returns text as a part of a pattern of Redis', to match itself.
 func literally(text string) string {
 	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`).Replace(text)
+}
+
+// WatchEviction alerts when Redis begins to evict messages while zabor takes from s, until ctx
+// ends. An eviction at the start was refused then, or accepted.
+func WatchEviction(ctx context.Context, alert func(zabor.Alert), s connect.Queue) {
+	const every = 5 * time.Second
+	evicting := func() (which string, err error) {
+		policies, err := evictionPolicies(ctx, s.Redis)
+		for _, policy := range policies {
+			if strings.HasPrefix(policy, "allkeys-") {
+				which = policy
+			}
+		}
+		return which, err
+	}
+	was, err := evicting()
+	if err != nil {
+		return // the start has said that nothing can be told
+	}
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		now, err := evicting()
+		if err != nil {
+			continue
+		}
+		if now != "" && was == "" {
+			alert(zabor.Alert{
+				Severity: zabor.Critical, Code: "eviction",
+				Text: fmt.Sprintf("queue %s: maxmemory-policy of its Redis was changed to %s: when memory is short it drops whole queues, and their payments are never made", s.Name(), now),
+				Next: "redis-cli CONFIG SET maxmemory-policy noeviction; and in redis.conf",
+			})
+		}
+		was = now
+	}
 }

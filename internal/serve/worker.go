@@ -14,6 +14,7 @@ import (
 	"zabor/internal/connect"
 	"zabor/internal/exit"
 	"zabor/internal/failures"
+	"zabor/internal/preflight"
 	"zabor/internal/stopat"
 	"zabor/internal/takeover"
 	"zabor/sqlstore"
@@ -128,6 +129,7 @@ func (p *Process) ready(ctx context.Context, c *core, w *worker.Worker, list []c
 func (p *Process) work(ctx context.Context, w *worker.Worker, list []connect.Queue) {
 	var wg sync.WaitGroup
 	for _, s := range list {
+		wg.Go(func() { preflight.WatchEviction(ctx, p.Alert, s) })
 		if !s.Shared && len(w.Steps) > 0 {
 			wg.Go(func() { takeover.WatchOthers(ctx, p.Log, p.Alert, s) })
 		}
