@@ -24,6 +24,20 @@ type Evidence struct {
 	Source    int    // as numbered in AddEvidence, which sets it
 }
 
+// Evidence returns what p says of its order.
+func (p Payment) Evidence() Evidence {
+	return Evidence{Key: zabor.Key{Scope: p.Scope, Order: p.Order, Step: p.Step}, Reference: p.Reference, Amount: p.Amount, Place: p.Place}
+}
+
+// Evidence returns what s says of its order.
+func (s Success) Evidence() Evidence {
+	e := Evidence{Key: zabor.Key{Order: s.Order, Step: s.Step}, Provider: s.Provider, Reference: s.Reference, Alias: s.Alias, Amount: s.Amount, Place: s.Place}
+	if s.Scope != nil {
+		e.Key.Scope = *s.Scope
+	}
+	return e
+}
+
 // placeholders are what applications write in the place of a reference that they do
 // not have, without the blanks and signs around them.
 var placeholders = []string{

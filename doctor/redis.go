@@ -93,20 +93,30 @@ func configOf(ctx context.Context, client redis.UniversalClient, name string) (v
 }
 
 func (l *live) eviction(s RedisServer, policy string) {
+	if f, ok := Eviction(s, policy); ok {
+		l.findings = append(l.findings, f)
+	}
+}
+
+// Eviction returns the finding about a server with that maxmemory-policy. false means that
+// the server drops nothing when memory is short, or that policy is empty.
+func Eviction(s RedisServer, policy string) (Finding, bool) {
 	if policy == "" || policy == "noeviction" {
-		return
+		return Finding{}, false
 	}
 	const fix = "CONFIG SET maxmemory-policy noeviction, and maxmemory-policy noeviction in redis.conf"
 	takes := "it deletes whole queues, one key each, as gladly as cached pages"
 	if strings.HasPrefix(policy, "volatile-") {
 		takes = "it spares the queues, which have no time to live, and deletes locks, Horizon's records and sessions; and once those are gone, pushes fail"
 	}
+	l := live{where: s.Where}
 	if len(s.Caches) > 0 {
 		l.add("ZB132", fix+"; and the cache on a server of its own", "maxmemory-policy is %s, and %s are on this server beside the queues %s: when the cache fills the memory, %s",
 			policy, strings.Join(s.Caches, ", "), strings.Join(s.Queues, ", "), takes)
-		return
+	} else {
+		l.add("ZB133", fix, "maxmemory-policy is %s: when memory is short, %s", policy, takes)
 	}
-	l.add("ZB133", fix, "maxmemory-policy is %s: when memory is short, %s", policy, takes)
+	return l.findings[0], true
 }
 
 func (l *live) persistence(ctx context.Context, s RedisServer, said map[string]string, asked bool) {

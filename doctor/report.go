@@ -7,7 +7,7 @@ import (
 	"unicode"
 
 	"zabor/internal/app"
-	"zabor/internal/config"
+	"zabor/provider"
 )
 
 // Report is all that was found out.
@@ -17,7 +17,7 @@ type Report struct {
 	Known  int     `json:"known"`
 	Values []Value `json:"values"`
 	// Limits are what no code can promise for the steps of zabor's own file.
-	Limits []config.StepLimit `json:"limits,omitempty"`
+	Limits []provider.StepLimit `json:"limits,omitempty"`
 }
 
 // Bad is how many errors and warnings there are.

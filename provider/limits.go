@@ -11,6 +11,13 @@ type Limit struct {
 	Text string `json:"text"` // a sentence for people
 }
 
+// StepLimit is a [Limit] of one configured step at its provider.
+type StepLimit struct {
+	Step     string `json:"step"` // its name in the key
+	Provider string `json:"provider"`
+	Limit
+}
+
 // Limits is what no code can promise about calls with these requests, by what p
 // says of the provider; prepare is nil where there is one request. Requests that
 // [Profile.Terms] refuses have none.

@@ -113,6 +113,15 @@ type StateCount struct {
 	ReadAt time.Time // the database's clock
 }
 
+// Row returns the row of key as it stands, without a lock. nil means that there is none.
+func (r Reports) Row(ctx context.Context, key zabor.Key) (*zabor.Row, error) {
+	rows, err := r.List(ctx, Filter{Scope: &key.Scope, Order: key.Order, Step: key.Step, Limit: 1})
+	if err != nil || len(rows) == 0 || rows[0].Key != key {
+		return nil, err
+	}
+	return &rows[0], nil
+}
+
 // Unclosed counts the rows that are not closed, by state, in the given scope and the
 // scopes in it (the empty scope counts everywhere), and how many of them have been in it
 // for at least each of the ages. It reads open rows only, however many are closed.

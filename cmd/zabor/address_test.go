@@ -11,7 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"zabor/dashboard/backend"
 	"zabor/internal/config"
+	"zabor/internal/console"
+	"zabor/internal/exit"
 )
 
 // wrongAddresses are addresses of Redis that cannot be used, each in the place where
@@ -66,7 +69,7 @@ steps:
 				code := run(ctx, append(args, "-c", file), &out, &log)
 				return code, out.String() + log.String()
 			}
-			if code, said := command("migrate"); code != exitGood {
+			if code, said := command("migrate"); code != exit.Good {
 				t.Fatalf("migrate: exit %d\n%s", code, said)
 			}
 			for _, args := range [][]string{
@@ -80,8 +83,8 @@ steps:
 				if args[0] == "fence" {
 					continue // it opens no queue
 				}
-				if code != exitUsage || !strings.Contains(said, "zabor.yaml:"+line) || !strings.Contains(said, "%23 for #") {
-					t.Errorf("%v: exit %d, want %d with the line and what to write\n%s", args, code, exitUsage, said)
+				if code != exit.WrongUsage || !strings.Contains(said, "zabor.yaml:"+line) || !strings.Contains(said, "%23 for #") {
+					t.Errorf("%v: exit %d, want %d with the line and what to write\n%s", args, code, exit.WrongUsage, said)
 				}
 			}
 		})
@@ -94,12 +97,12 @@ func TestFaultIsOneLine(t *testing.T) {
 	var out bytes.Buffer
 	code := -1
 	func() {
-		defer func() { code = reportFault(&out, recover()) }()
+		defer func() { code = console.Fault(&out, version, recover()) }()
 		list := make([]int, 1)
 		list[len(os.Args)+1] = 1
 	}()
 	text := out.String()
-	if code != exitFault || strings.Count(text, "\n") != 1 || !strings.Contains(text, "address_test.go:") || !strings.Contains(text, "index out of range") || !strings.Contains(text, version) {
+	if code != exit.OwnFault || strings.Count(text, "\n") != 1 || !strings.Contains(text, "address_test.go:") || !strings.Contains(text, "index out of range") || !strings.Contains(text, version) {
 		t.Errorf("exit %d: %q", code, text)
 	}
 }
@@ -110,19 +113,19 @@ func TestDoctorHasTheEncryptionKeys(t *testing.T) {
 	s := newShop(t, databases[0].open(t), options{})
 	s.edit("lanes: 1\n", "lanes: 1\nencryption_key: 0123456789abcdef0123456789abcdef\n")
 	put(t, newMessage(s.o.redis, "laravel", "1001"))
-	s.worker("--drain").exit(exitGood)
+	s.worker("--drain").exit(exit.Good)
 	for name, look := range map[string]func() string{
 		"doctor": func() string {
-			out, _ := s.command(exitBad, "doctor", "--json") // of Redis, which keeps nothing here
+			out, _ := s.command(exit.BadAnswer, "doctor", "--json") // of Redis, which keeps nothing here
 			return out
 		},
-		"config check --live": func() string { return fmt.Sprint(s.liveOf(exitGood)) },
+		"config check --live": func() string { return fmt.Sprint(s.liveOf(exit.Good)) },
 		"the dashboard": func() string {
 			file, err := config.Load(s.file, config.Env{Lookup: os.LookupEnv})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := (&office{file: file, store: s.store}).doctor(t.Context()); err != nil {
+			if err := (&backend.Backend{File: file, Store: s.store}).Doctor(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			report, _, err := s.store.Meta().Get(t.Context(), "last doctor of "+file.Scope)
@@ -137,7 +140,7 @@ func TestDoctorHasTheEncryptionKeys(t *testing.T) {
 		}
 	}
 	s.edit("0123456789abcdef0123456789abcdef", "fedcba9876543210fedcba9876543210")
-	if out, _ := s.command(exitBad, "doctor"); !strings.Contains(out, "ZB176") {
+	if out, _ := s.command(exit.BadAnswer, "doctor"); !strings.Contains(out, "ZB176") {
 		t.Errorf("with another key: %s", out)
 	}
 }
@@ -157,17 +160,17 @@ steps:
 		code   int
 		said   string
 	}{
-		"failed is the queue's own stream":          {"queues: {async: {symfony: {dsn: \"redis://h/messages/g/c\"}, failed: {stream: messages}}}\n", exitUsage, "queues.async.failed.stream: messages is the stream of queue async"},
-		"failed is the default stream":              {"queues: {async: {symfony: {dsn: \"redis://h\"}, failed: {stream: messages}}}\n", exitUsage, "queues.async.failed.stream: "},
-		"failed is another queue's stream":          {"queues: {a: {symfony: {dsn: \"redis://h/a\"}, failed: {stream: b}}, b: {symfony: {dsn: \"redis://h/b\"}, failed: {stream: c}}}\n", exitUsage, "queues.a.failed.stream: b is the stream of queue b"},
-		"failed is alike on another server":         {"queues: {a: {symfony: {dsn: \"redis://h/a\"}, failed: {stream: b}}, b: {symfony: {dsn: \"redis://i/b\"}, failed: {stream: c}}}\n", exitGood, "is valid"},
-		"failed is alike in another database":       {"queues: {a: {symfony: {dsn: \"redis://h/a\"}, failed: {stream: b}}, b: {symfony: {dsn: \"redis://h/b?dbindex=1\"}, failed: {stream: c}}}\n", exitGood, "is valid"},
-		"two queues of one stream":                  {"queues: {a: {symfony: {dsn: \"redis://localhost/m\"}}, b: {symfony: {dsn: \"redis://127.0.0.1:6379/m?group=other\"}}}\n", exitUsage, "queues.b.symfony.dsn: m in database 0 is queue a too"},
-		"two queues that share a failure transport": {"queues: {a: {symfony: {dsn: \"redis://h/a\"}, failed: {stream: f}}, b: {symfony: {dsn: \"redis://h/b\"}, failed: {stream: f}}}\n", exitGood, "is valid"},
-		"forwarded into a failure transport":        {"bus: {forward: {'App\\Other': f}}\nqueues: {a: {symfony: {dsn: \"redis://h/a\"}, failed: {stream: f}}}\n", exitUsage, "f is the failure transport of queue a"},
-		"a reserve in milliseconds":                 {"redis: \"redis://h/0\"\nqueues: {payments: {laravel: {retry_after: 3600000}}}\n", exitGood, "queues.payments.laravel.retry_after: is 41 days"},
-		"a DSN's reserve in milliseconds":           {"queues: {a: {symfony: {dsn: \"redis://h/a?redeliver_timeout=90000000\"}}}\n", exitGood, "queues.a.symfony.dsn: is 1041 days"},
-		"a reserve of a day":                        {"redis: \"redis://h/0\"\nqueues: {payments: {laravel: {retry_after: 86400}}}\n", exitGood, "is valid"},
+		"failed is the queue's own stream":          {"queues: {async: {symfony: {dsn: \"redis://h/messages/g/c\"}, failed: {stream: messages}}}\n", exit.WrongUsage, "queues.async.failed.stream: messages is the stream of queue async"},
+		"failed is the default stream":              {"queues: {async: {symfony: {dsn: \"redis://h\"}, failed: {stream: messages}}}\n", exit.WrongUsage, "queues.async.failed.stream: "},
+		"failed is another queue's stream":          {"queues: {a: {symfony: {dsn: \"redis://h/a\"}, failed: {stream: b}}, b: {symfony: {dsn: \"redis://h/b\"}, failed: {stream: c}}}\n", exit.WrongUsage, "queues.a.failed.stream: b is the stream of queue b"},
+		"failed is alike on another server":         {"queues: {a: {symfony: {dsn: \"redis://h/a\"}, failed: {stream: b}}, b: {symfony: {dsn: \"redis://i/b\"}, failed: {stream: c}}}\n", exit.Good, "is valid"},
+		"failed is alike in another database":       {"queues: {a: {symfony: {dsn: \"redis://h/a\"}, failed: {stream: b}}, b: {symfony: {dsn: \"redis://h/b?dbindex=1\"}, failed: {stream: c}}}\n", exit.Good, "is valid"},
+		"two queues of one stream":                  {"queues: {a: {symfony: {dsn: \"redis://localhost/m\"}}, b: {symfony: {dsn: \"redis://127.0.0.1:6379/m?group=other\"}}}\n", exit.WrongUsage, "queues.b.symfony.dsn: m in database 0 is queue a too"},
+		"two queues that share a failure transport": {"queues: {a: {symfony: {dsn: \"redis://h/a\"}, failed: {stream: f}}, b: {symfony: {dsn: \"redis://h/b\"}, failed: {stream: f}}}\n", exit.Good, "is valid"},
+		"forwarded into a failure transport":        {"bus: {forward: {'App\\Other': f}}\nqueues: {a: {symfony: {dsn: \"redis://h/a\"}, failed: {stream: f}}}\n", exit.WrongUsage, "f is the failure transport of queue a"},
+		"a reserve in milliseconds":                 {"redis: \"redis://h/0\"\nqueues: {payments: {laravel: {retry_after: 3600000}}}\n", exit.Good, "queues.payments.laravel.retry_after: is 41 days"},
+		"a DSN's reserve in milliseconds":           {"queues: {a: {symfony: {dsn: \"redis://h/a?redeliver_timeout=90000000\"}}}\n", exit.Good, "queues.a.symfony.dsn: is 1041 days"},
+		"a reserve of a day":                        {"redis: \"redis://h/0\"\nqueues: {payments: {laravel: {retry_after: 86400}}}\n", exit.Good, "is valid"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	"zabor/internal/exit"
 	"zabor/internal/servers"
 )
 
@@ -86,7 +87,7 @@ func TestTheBusAndItsAlerts(t *testing.T) {
 	s.push("m-2", `App\Message\LoginRequest`)
 	s.push("m-3", `App\Jobs\Unknown`)
 	w := s.worker("--drain")
-	w.exit(exitGood)
+	w.exit(exit.Good)
 	if got, err := s.redis.LRange(t.Context(), "laravel_database_queues:default", 0, -1).Result(); err != nil || len(got) != 1 || got[0] != mail {
 		t.Errorf("queue default holds %q, %v; want %q", got, err, mail)
 	}
@@ -113,10 +114,10 @@ func TestAlertTest(t *testing.T) {
 		code   int
 		want   string
 	}{
-		{fmt.Sprintf("[%q, '']", good.address()), exitGood, "alerts[0] (generic " + good.Listener.Addr().String() + "): delivered"},
-		{fmt.Sprintf("[%q, %q]", good.address(), bad.address()), exitBad, "alerts[1] (generic " + bad.Listener.Addr().String() + "): not delivered: "},
-		{"[]", exitUsage, "there are no alert addresses"},
-		{"['https://hooks.slack.com/services/s3cretpath']", exitUsage, "alerts[0]: this is not the whole webhook of Slack"},
+		{fmt.Sprintf("[%q, '']", good.address()), exit.Good, "alerts[0] (generic " + good.Listener.Addr().String() + "): delivered"},
+		{fmt.Sprintf("[%q, %q]", good.address(), bad.address()), exit.BadAnswer, "alerts[1] (generic " + bad.Listener.Addr().String() + "): not delivered: "},
+		{"[]", exit.WrongUsage, "there are no alert addresses"},
+		{"['https://hooks.slack.com/services/s3cretpath']", exit.WrongUsage, "alerts[0]: this is not the whole webhook of Slack"},
 	} {
 		if err := os.WriteFile(file, []byte("fence: sqlite://fence.db\nalerts: "+tt.alerts+"\n"), 0o600); err != nil {
 			t.Fatal(err)
@@ -131,5 +132,5 @@ func TestAlertTest(t *testing.T) {
 		t.Errorf("arrived:\n%s", got)
 	}
 	p := start(t, "alert", "test", "--json", "-c", file)
-	p.exit(exitUsage)
+	p.exit(exit.WrongUsage)
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"zabor"
+	"zabor/internal/exit"
 	"zabor/internal/servers"
 	"zabor/sqlstore"
 )
@@ -69,6 +70,6 @@ func TestTheApplicationsOwnDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	w = s.worker()
-	w.exit(exitUnreachable)
+	w.exit(exit.NotReached)
 	w.logged("the application's database mysql://127.0.0.1:1/shop")
 }

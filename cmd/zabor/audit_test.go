@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"zabor"
+	"zabor/internal/exit"
 	"zabor/internal/servers"
 	"zabor/prove"
 	"zabor/sandbox"
@@ -80,12 +81,12 @@ func TestAuditOfProof(t *testing.T) {
 		s.redis.RPush(t.Context(), "laravel_database_queues:"+prove.LaravelQueue, job(t, order, 0))
 	}
 	s.killedAtCharge("2", func() *process { return s.strategyWorker(prove.AckAfter, own) })
-	s.strategyWorker(prove.AckAfter, own).exit(exitGood)
+	s.strategyWorker(prove.AckAfter, own).exit(exit.Good)
 	if got := len(s.provider.Charges("2")); got != 2 {
 		t.Fatalf("order 2 was charged %d times: that is no proof", got)
 	}
 
-	a := s.audit(exitBad, "-c", s.file, "--provider-list", "acquirer", "--no-queues")
+	a := s.audit(exit.BadAnswer, "-c", s.file, "--provider-list", "acquirer", "--no-queues")
 	if a.ProviderSuccesses != 4 || a.DoubleCharged != 1 || a.Kinds["charged-twice"] != 1 || a.Differences[0].Kind != "charged-twice" || a.Differences[0].Order != "2" {
 		t.Errorf("by the provider's list: %+v", a)
 	}
@@ -106,7 +107,7 @@ func TestAuditOfProof(t *testing.T) {
 	cmd.Dir, cmd.Env = t.TempDir(), append(os.Environ(), "SHOP_DB="+own)
 	out, _ := cmd.Output() // its code is looked at below
 	a = audited{}
-	if err := json.Unmarshal(out, &a); err != nil || cmd.ProcessState.ExitCode() != exitBad {
+	if err := json.Unmarshal(out, &a); err != nil || cmd.ProcessState.ExitCode() != exit.BadAnswer {
 		t.Fatalf("code %d, %v: %s", cmd.ProcessState.ExitCode(), err, out)
 	}
 	if a.ProviderSuccesses != 4 || a.UniqueRows != 3 || a.DoubleCharged != 1 || a.Kinds["payment-twice"] != 0 {
@@ -127,7 +128,7 @@ func TestAuditOfAWipedQueue(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.redis.RPush(t.Context(), "laravel_database_queues:payments", job(t, 1, 1), job(t, 2, 0))
-	if a := s.audit(exitGood); a.Lost != 0 || a.Kinds["waiting"] != 1 {
+	if a := s.audit(exit.Good); a.Lost != 0 || a.Kinds["waiting"] != 1 {
 		t.Errorf("before: %+v", a)
 	}
 	watch := startIn(t, []string{"METRICS=" + metrics}, "audit", "--watch", "1s", "-c", s.file)
@@ -141,7 +142,7 @@ func TestAuditOfAWipedQueue(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.leaseOver("2")
-	a := s.audit(exitBad)
+	a := s.audit(exit.BadAnswer)
 	if a.Lost != 2 || a.Kinds["lost"] != 2 {
 		t.Errorf("after: %+v", a)
 	}
@@ -173,7 +174,7 @@ func TestAuditOfAWipedQueue(t *testing.T) {
 		metric(text)
 	}
 	watch.signal(syscall.SIGTERM)
-	watch.exit(exitGood)
+	watch.exit(exit.Good)
 }
 
 // A stream is trimmed while a worker has a message of it (symfony/symfony#53406): a
@@ -192,13 +193,13 @@ func TestAuditOfATrimmedStream(t *testing.T) {
 	w := s.worker()
 	eventually(t, "the row is settled", func() bool { return s.state("1001") == zabor.Settled && s.depth() == depth{} })
 	w.signal(syscall.SIGTERM)
-	w.exit(exitGood)
+	w.exit(exit.Good)
 
 	put(t, newMessage(s.o.redis, "symfony-json", "1002"))
 	s.killedAtCharge("1002", func() *process { return s.worker() })
 	trim()
 	s.leaseOver("1002")
-	a := s.audit(exitBad)
+	a := s.audit(exit.BadAnswer)
 	if a.Lost != 1 || a.Kinds["lost"] != 1 {
 		t.Errorf("%+v", a)
 	}
@@ -207,7 +208,7 @@ func TestAuditOfATrimmedStream(t *testing.T) {
 			t.Errorf("%+v, want only order 1002 with its age", d)
 		}
 	}
-	if out, _ := s.command(exitBad, "doctor"); !strings.Contains(out, "ZB141") {
+	if out, _ := s.command(exit.BadAnswer, "doctor"); !strings.Contains(out, "ZB141") {
 		t.Errorf("doctor: %s", out)
 	}
 }
@@ -220,7 +221,7 @@ func TestAuditOfAReplica(t *testing.T) {
 	primary, replica := servers.MariaDBPair(t)
 	s := newShop(t, servers.MariaDBDatabase(t, primary), options{})
 	put(t, newMessage(s.o.redis, "laravel", "1001"), newMessage(s.o.redis, "laravel", "1002"))
-	s.worker("--drain").exit(exitGood)
+	s.worker("--drain").exit(exit.Good)
 	if err := writeRow(s.fence, zabor.Held, key("1003")); err != nil {
 		t.Fatal(err)
 	}
@@ -255,24 +256,24 @@ func TestAuditOfAReplica(t *testing.T) {
 		p.exit(code)
 		return p.log.String()
 	}
-	before := s.audit(exitBad, "--no-queues")
+	before := s.audit(exit.BadAnswer, "--no-queues")
 	var a audited
-	out := run(exitBad, "audit", "-c", s.file, "--json", "--no-queues", "--replica", "REPLICA")
+	out := run(exit.BadAnswer, "audit", "-c", s.file, "--json", "--no-queues", "--replica", "REPLICA")
 	if err := json.NewDecoder(strings.NewReader(out)).Decode(&a); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	if fmt.Sprint(a.Kinds, a.ProviderSuccesses, a.UniqueRows) != fmt.Sprint(before.Kinds, before.ProviderSuccesses, before.UniqueRows) || a.UniqueRows != 2 || a.Kinds["held"] != 1 {
 		t.Errorf("on the replica %+v, on the primary %+v", a, before)
 	}
-	if out := run(exitBad, "doctor", "--database", "REPLICA"); !strings.Contains(out, "error ZB172") || !strings.Contains(out, "the server is read-only") {
+	if out := run(exit.BadAnswer, "doctor", "--database", "REPLICA"); !strings.Contains(out, "error ZB172") || !strings.Contains(out, "the server is read-only") {
 		t.Errorf("doctor on the replica: %s", out)
 	}
 	admin(root, "SET GLOBAL read_only = 0")
-	if out := run(exitBad, "doctor", "--database", "REPLICA"); !strings.Contains(out, "warning ZB172") || !strings.Contains(out, "the server follows another one") {
+	if out := run(exit.BadAnswer, "doctor", "--database", "REPLICA"); !strings.Contains(out, "warning ZB172") || !strings.Contains(out, "the server follows another one") {
 		t.Errorf("doctor on a replica that takes writes: %s", out)
 	}
 	admin(root, "STOP SLAVE")
-	if out := run(exitGood, "doctor", "--database", "REPLICA"); strings.Contains(out, "ZB172") {
+	if out := run(exit.Good, "doctor", "--database", "REPLICA"); strings.Contains(out, "ZB172") {
 		t.Errorf("doctor on a server that follows none any more: %s", out)
 	}
 }
@@ -314,7 +315,7 @@ func TestAuditOfAHangUp(t *testing.T) {
 	s.charged("between") // by now the proxy has read that the connection has ended
 	s.provider.Release()
 	eventually(t, "the row is settled", func() bool { return s.state("1001") == zabor.Settled })
-	eventually(t, "audit lists what nobody fetched", func() bool { return s.audit(exitGood, "--no-queues").Kinds["unfetched"] == 1 })
+	eventually(t, "audit lists what nobody fetched", func() bool { return s.audit(exit.Good, "--no-queues").Kinds["unfetched"] == 1 })
 
 	resp, err := attempt(t.Context(), "second-of-the-client")
 	if err != nil {

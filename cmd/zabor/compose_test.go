@@ -15,6 +15,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
+	"zabor/internal/exit"
 	"zabor/internal/servers"
 	"zabor/sandbox"
 	"zabor/sqlstore"
@@ -88,7 +89,7 @@ func TestContribCompose(t *testing.T) {
 		line := strings.NewReplacer("/etc/zabor/zabor.yaml", config, "0.0.0.0:8072", provider).Replace(strings.Join(args, "\n"))
 		return startIn(t, append(env, "ZABOR_JOURNAL="+t.TempDir()), strings.Split(line, "\n")...)
 	}
-	service("migrate").exit(exitGood)
+	service("migrate").exit(exit.Good)
 	service("sandbox").logged("http://")
 	worker, proxy, board := service("worker"), service("proxy"), service("dashboard")
 	worker.logged("msg=started")
@@ -132,7 +133,7 @@ func TestContribCompose(t *testing.T) {
 	}
 	send(t, get)
 	worker.signal(syscall.SIGTERM)
-	worker.exit(exitGood)
+	worker.exit(exit.Good)
 	if get, err = http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+provider+"/_stats", http.NoBody); err != nil {
 		t.Fatal(err)
 	}

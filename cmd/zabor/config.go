@@ -3,8 +3,14 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
+	"text/tabwriter"
 
 	"zabor/internal/config"
+	"zabor/internal/connect"
+	"zabor/internal/console"
+	"zabor/internal/preflight"
+	"zabor/provider"
 )
 
 type configCommand struct {
@@ -18,38 +24,42 @@ type configCheck struct {
 }
 
 func (c *configCheck) Run(p *program) error {
-	// What the wiring itself refuses, such as a transport's DSN, is a finding
-	// too; nothing is connected to.
+	// A refusal by the wiring itself, as of a transport's DSN, is a finding
+	// too; it connects to no server.
 	file, store, err := p.openFence()
 	if err != nil {
 		return err
 	}
 	defer store.Close()
-	list, closeAll, err := p.queues(file, store)
+	list, closeAll, err := p.Queues(file, store)
 	if err != nil {
 		return err
 	}
 	defer closeAll()
-	secrets := p.secrets(file)
-	providers, err := p.providers(file, secrets)
+	secrets := p.Secrets(file)
+	providers, err := connect.OpenProviders(file, secrets)
 	if err != nil {
 		return err
 	}
-	if _, err := p.newProxy(&core{file: file, secrets: secrets, providers: providers}); err != nil {
+	if err := p.CheckProxy(file, secrets, providers); err != nil {
 		return err
 	}
-	if err := p.checkPlaces(file, list); err != nil {
+	if err := preflight.File(p.Log, file, list); err != nil {
 		return err
 	}
-	sender, err := p.sender(file)
+	sender, err := p.Sender(file)
 	if err != nil {
 		return err
 	}
-	p.closeSender(sender)
+	p.CloseSender(sender)
 	warnings := file.Warnings()
-	var live []liveCheck
+	var live []preflight.Check
 	if c.Live {
-		if live, err = p.live(file, store, list, providers); err != nil {
+		i := &preflight.Installation{File: file, Store: store, Queues: list, Providers: providers, Keys: func() error {
+			_, err := p.CheckKeys(p.ctx, p.Keys(file, store, list), false)
+			return err
+		}}
+		if live, err = i.Live(p.ctx); err != nil {
 			return err
 		}
 	}
@@ -59,7 +69,7 @@ func (c *configCheck) Run(p *program) error {
 		}
 		limits := file.Limits()
 		if limits == nil {
-			limits = []config.StepLimit{}
+			limits = []provider.StepLimit{}
 		}
 		found := map[string]any{"file": file.Path, "valid": true, "warnings": warnings, "limits": limits}
 		if c.Live {
@@ -68,7 +78,7 @@ func (c *configCheck) Run(p *program) error {
 		if err := json.NewEncoder(p.stdout).Encode(found); err != nil {
 			return err
 		}
-		return liveError(live)
+		return preflight.Err(live)
 	}
 	for _, f := range warnings {
 		fmt.Fprintf(p.stdout, "%s (a warning)\n", f)
@@ -83,7 +93,30 @@ func (c *configCheck) Run(p *program) error {
 		return err
 	}
 	fmt.Fprintf(p.stdout, "%s is valid\n", file.Path)
-	return liveError(live)
+	return preflight.Err(live)
+}
+
+// printLive prints the checks, the good ones first.
+func printLive(to io.Writer, list []preflight.Check) error {
+	w := tabwriter.NewWriter(to, 0, 8, 2, ' ', 0)
+	for _, c := range list {
+		if c.Status == preflight.Good {
+			fmt.Fprintf(w, "%s\t%s\n", c.Status, c.What)
+		}
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for _, c := range list {
+		if c.Status == preflight.Good {
+			continue
+		}
+		fmt.Fprintf(to, "%s  %s: %s\n", c.Status, c.What, console.Printable(c.Found))
+		if c.Fix != "" {
+			fmt.Fprintf(to, "    %s\n", console.Printable(c.Fix))
+		}
+	}
+	return nil
 }
 
 type configSchema struct{}

@@ -16,7 +16,9 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"zabor"
+	"zabor/audit"
 	"zabor/internal/config"
+	"zabor/internal/serve"
 	"zabor/metrics"
 	"zabor/sqlstore"
 )
@@ -58,7 +60,7 @@ func TestContribGrace(t *testing.T) {
 		t.Fatal(err)
 	}
 	file.Traces = &config.Traces{}
-	needs := secondsToStop(file)
+	needs := serve.SecondsToStop(file)
 	if needs < 30 {
 		t.Fatalf("the example needs %d seconds to stop", needs)
 	}
@@ -169,7 +171,12 @@ func served(t *testing.T) map[string][]string {
 			Oldest: func(context.Context) (time.Time, error) { return time.Now(), nil }}},
 		Paused: func(string) time.Duration { return 0 }, Providers: []string{"stripe"}, AlertsLost: func() int64 { return 0 }, Unsaved: func() int { return 0 },
 	})
-	m.Audits(auditKinds()).Ended(metrics.Audit{}, time.Second, nil)
+	kinds, severities := audit.Kinds()
+	names := map[string]string{}
+	for i, kind := range kinds {
+		names[string(kind)] = string(severities[i])
+	}
+	m.Audits(names).Ended(metrics.Audit{}, time.Second, nil)
 	store.Close()
 	if _, err := fence.Store.Load(t.Context(), zabor.Key{Order: "1", Step: "charge"}); err == nil {
 		t.Fatal("a closed store answers")

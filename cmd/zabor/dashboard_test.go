@@ -14,6 +14,7 @@ import (
 
 	"zabor"
 	"zabor/dashboard/access"
+	"zabor/internal/exit"
 	"zabor/internal/servers"
 	"zabor/sqlstore"
 )
@@ -73,7 +74,7 @@ func TestDashboard(t *testing.T) {
 	if err := s.redis.RPush(t.Context(), "laravel_database_queues:payments", "this is no job").Err(); err != nil {
 		t.Fatal(err)
 	}
-	s.worker("--drain").exit(exitBad)
+	s.worker("--drain").exit(exit.BadAnswer)
 	site, process := s.openDashboard("")
 
 	// Nobody gets in without the password.
@@ -383,7 +384,7 @@ func (s *shop) retries(b *tab) {
 	b.open("/fence?scope=test&order=H-2&step=charge")
 	b.says("Its message was put back on its queue by anna")
 	posts := s.provider.Stats().Posts
-	s.worker("--drain").exit(exitBad)
+	s.worker("--drain").exit(exit.BadAnswer)
 	if got := s.provider.Stats().Posts; got != posts {
 		b.t.Errorf("the retried message of a declined row made %d calls", got-posts)
 	}

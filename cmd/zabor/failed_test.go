@@ -8,8 +8,6 @@ import (
 	"testing"
 
 	"zabor"
-	"zabor/messenger"
-	"zabor/sqlstore"
 )
 
 // failedCommand runs zabor failed and gives its standard output.
@@ -80,37 +78,5 @@ func TestFailedMessagesMeetTheFence(t *testing.T) {
 			}
 			s.empty()
 		})
-	}
-}
-
-// Messages that nobody could decode are listed from any of them on, also from one
-// that is not there any more.
-func TestUnreadablesFromAMarkOn(t *testing.T) {
-	t.Parallel()
-	s := newShop(t, databases[0].open(t), options{})
-	const n = 105 // more than a page
-	for i := range n {
-		if err := s.store.Quarantine().Save(t.Context(), sqlstore.Unreadable{Queue: "payments", Bytes: []byte{byte(i)}}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	u := &unreadables{store: s.store, queue: "payments", decode: messenger.Decode}
-	seen := map[string]bool{}
-	for mark, last := "", -1; len(seen) > last; {
-		last = len(seen)
-		for m, err := range u.entries(t.Context(), mark) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			if mark, seen[m.id] = m.mark, true; len(seen)%40 == 0 {
-				if err := u.forget(t.Context(), m.id); err != nil {
-					t.Fatal(err)
-				}
-				break
-			}
-		}
-	}
-	if len(seen) != n {
-		t.Errorf("%d of %d were listed", len(seen), n)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"zabor"
+	"zabor/internal/exit"
 	"zabor/internal/servers"
 	"zabor/sandbox"
 )
@@ -102,7 +103,7 @@ func TestSentinelFailover(t *testing.T) {
 	}
 	eventually(t, "the worker goes on", func() bool { return s.depth() == depth{} })
 	w.signal(syscall.SIGTERM)
-	w.exit(exitGood)
+	w.exit(exit.Good)
 	log := w.log.String()
 	if strings.Count(log, "msg=started") != 1 {
 		t.Error("the worker was started anew")

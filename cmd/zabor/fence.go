@@ -1,18 +1,15 @@
 package main
 
 import (
-	"cmp"
 	"encoding/csv"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"text/tabwriter"
-	"time"
 
 	"zabor"
-	"zabor/dashboard"
+	"zabor/internal/console"
+	"zabor/internal/exit"
 	"zabor/sqlstore"
 	"zabor/step"
 )
@@ -43,7 +40,7 @@ func (c *fenceList) Run(p *program) error {
 	for _, s := range c.State {
 		state, ok := zabor.ParseState(s)
 		if !ok {
-			return usage(fmt.Errorf("--state %s: no such state", s), "write captured, pending, settled, declined, released, doubt or held")
+			return exit.Usage(fmt.Errorf("--state %s: no such state", s), "write captured, pending, settled, declined, released, doubt or held")
 		}
 		filter.States = append(filter.States, state)
 	}
@@ -61,7 +58,7 @@ func (c *fenceList) Run(p *program) error {
 	for {
 		rows, err := store.Reports().List(p.ctx, filter)
 		if err != nil {
-			return storeFailure(err)
+			return exit.Store(err)
 		}
 		for _, row := range rows {
 			if err := out.row(row); err != nil {
@@ -75,7 +72,7 @@ func (c *fenceList) Run(p *program) error {
 	}
 }
 
-// listPrinter writes rows one by one, so that a long list needs no memory.
+// listPrinter writes rows one by one: a long list needs no memory.
 type listPrinter struct {
 	row func(zabor.Row) error
 	end func() error
@@ -87,7 +84,7 @@ func (c *fenceList) printer(p *program) listPrinter {
 		separator := "["
 		return listPrinter{
 			row: func(r zabor.Row) error {
-				text, err := json.Marshal(fenceJSON(r))
+				text, err := json.Marshal(console.NewRow(r))
 				if err != nil {
 					return err
 				}
@@ -110,7 +107,7 @@ func (c *fenceList) printer(p *program) listPrinter {
 			row: func(r zabor.Row) error {
 				return w.Write([]string{zabor.EncodeText(r.Scope), zabor.EncodeText(r.Order), zabor.EncodeText(r.Step), string(r.State), r.Reference, r.Provider, r.ProviderKey,
 					strconv.Itoa(r.Tries), strconv.FormatInt(r.Amount.Minor, 10), r.Amount.Currency,
-					timeText(r.CapturedAt), timeText(r.ClosedAt()), timeText(r.Open.SendUntil), r.Reason})
+					console.Time(r.CapturedAt), console.Time(r.ClosedAt()), console.Time(r.Open.SendUntil), r.Reason})
 			},
 			end: func() error { w.Flush(); return w.Error() },
 		}
@@ -119,182 +116,10 @@ func (c *fenceList) printer(p *program) listPrinter {
 	fmt.Fprintln(w, "ORDER\tSTEP\tSTATE\tREFERENCE\tAMOUNT\tATTEMPTS\tCAPTURED\tREASON")
 	return listPrinter{
 		row: func(r zabor.Row) error {
-			_, err := fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", printable(r.Order), printable(r.Step), r.State,
-				printable(r.Reference), moneyText(r.Amount), r.Tries, timeText(r.CapturedAt), printable(r.Reason))
+			_, err := fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", console.Printable(r.Order), console.Printable(r.Step), r.State,
+				console.Printable(r.Reference), console.Money(r.Amount), r.Tries, console.Time(r.CapturedAt), console.Printable(r.Reason))
 			return err
 		},
 		end: w.Flush,
 	}
-}
-
-type fenceShow struct {
-	Order string `arg:"" help:"The order id, byte for byte."`
-	Step  string `arg:"" help:"The step, with its part where it has one: refund:R-7."`
-	Scope string `placeholder:"SCOPE" help:"The step's own scope, where it has one."`
-	JSON  bool   `name:"json" help:"One JSON object."`
-}
-
-func (c *fenceShow) Run(p *program) error {
-	file, store, err := p.openFence()
-	if err != nil {
-		return err
-	}
-	defer store.Close()
-	key := zabor.Key{Scope: step.JoinScope(file.Scope, c.Scope), Order: c.Order, Step: c.Step}
-	row, err := store.Load(p.ctx, key)
-	if errors.Is(err, zabor.ErrNoRow) {
-		return bad(fmt.Errorf("%s has no row: nothing was ever called for it through this fence", key),
-			"keys are compared byte for byte, with their scope; \"zabor fence list --order "+c.Order+"\" shows all rows of an order")
-	}
-	if err != nil {
-		return storeFailure(err)
-	}
-	notes, err := store.History().Of(p.ctx, key)
-	if err != nil {
-		return storeFailure(err)
-	}
-	events, imported := dashboard.History(row, notes), dashboard.Imported(row, notes)
-	if c.JSON {
-		return json.NewEncoder(p.stdout).Encode(struct {
-			rowJSON
-			Imported bool              `json:"imported"`
-			History  []dashboard.Event `json:"history"`
-		}{fenceJSON(row), imported, events})
-	}
-	w := tabwriter.NewWriter(p.stdout, 0, 8, 2, ' ', 0)
-	line := func(name, value string) {
-		if value != "" {
-			fmt.Fprintf(w, "%s\t%s\n", name, printable(value))
-		}
-	}
-	line("key", key.String())
-	line("state", string(row.State))
-	line("why", row.Reason)
-	line("reference", row.Reference)
-	line("other reference", row.OtherReference)
-	line("amount", moneyText(row.Amount))
-	line("provider", row.Provider)
-	line("account", row.Account)
-	line("provider key", row.ProviderKey)
-	if imported {
-		line("imported", timeText(row.CapturedAt)+": not zabor's call. Search before that time; the key does not help")
-		line("attempts", "none of zabor's")
-	} else {
-		line("attempts", fmt.Sprintf("%d (calls that did nothing are not counted)", row.Tries))
-		line("sends that may have acted", strconv.Itoa(row.Unproven))
-		line("generation", strconv.Itoa(row.Generation))
-		line("captured", timeText(row.CapturedAt))
-		line("may have sent until", timeText(row.Open.SendUntil))
-	}
-	line("in this state since", timeText(row.StateSince))
-	line("parked message", row.Parked)
-	line("request", requestText(row))
-	line("answer", answerText(row))
-	for _, e := range events {
-		by := ""
-		if e.By != "" {
-			by = " by " + e.By
-		}
-		line("history", strings.TrimSuffix(fmt.Sprintf("%s %s%s: %s", timeText(e.At), e.What, by, e.Text), ": "))
-	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	if hint := nextStep(row, imported); hint != "" {
-		fmt.Fprintf(p.stderr, "zabor: hint: %s\n", hint)
-	}
-	return nil
-}
-
-// requestText says what is kept of row's request.
-func requestText(row zabor.Row) string {
-	switch {
-	case row.Open.Sealed.Request != nil:
-		return "kept, and cannot be read: " + row.Open.Sealed.Why
-	case row.Open.Request != nil:
-		return "kept while the row is open"
-	case row.State.Closed() || row.Tries == 0:
-		return ""
-	}
-	return "not kept, since it holds what may not be (a card number): it is never sent again, only looked up"
-}
-
-// answerText says what is kept of the provider's answer to row.
-func answerText(row zabor.Row) string {
-	switch a := row.Answer; {
-	case a == nil:
-		return ""
-	case a.Sealed != nil:
-		return fmt.Sprintf("%d, kept, and cannot be read: %s", a.Status, a.Why)
-	case a.Erased:
-		return fmt.Sprintf("%d, erased when its time (keep_answers) was over; the reference stays", a.Status)
-	}
-	return fmt.Sprintf("%d, %d bytes", row.Answer.Status, len(row.Answer.Body))
-}
-
-// nextStep says what a person may do about row.
-func nextStep(row zabor.Row, imported bool) string {
-	switch {
-	case row.State == zabor.Held && imported:
-		return fmt.Sprintf("look order %s up at %s, by number, amount and time: the call was not zabor's, and had another key; then \"zabor fence settle %s %s REFERENCE --reason TEXT\", or decline, or release", row.Order, cmp.Or(row.Provider, "the provider"), row.Order, row.Step)
-	case row.State == zabor.Held && row.Cause == zabor.ByConflict:
-		return fmt.Sprintf("look up at %s all that the row's reason names, and order %s by the key %s and by number, amount and time: one payment is for one order; then \"zabor fence settle %s %s REFERENCE --reason TEXT\", or decline", row.Provider, row.Order, row.ProviderKey, row.Order, row.Step)
-	case row.State == zabor.Held:
-		return fmt.Sprintf("look order %s up at %s, by the key %s and by number, amount and time, since the call of a worker that is not zabor's had another key; then \"zabor fence settle %s %s REFERENCE --reason TEXT\", or decline, or release", row.Order, row.Provider, row.ProviderKey, row.Order, row.Step)
-	case row.State == zabor.Doubt:
-		return "a running worker looks it up at the provider; what cannot be decided is held for a person"
-	}
-	return ""
-}
-
-// rowJSON is the documented shape of a row.
-type rowJSON struct {
-	Scope       idText  `json:"scope"`
-	Order       idText  `json:"order"`
-	Step        idText  `json:"step"`
-	State       string  `json:"state"`
-	Reference   string  `json:"reference"`
-	Other       string  `json:"other_reference,omitempty"`
-	Provider    string  `json:"provider"`
-	ProviderKey string  `json:"provider_key"`
-	Attempts    int     `json:"attempts"`
-	Generation  int     `json:"generation"`
-	Amount      *int64  `json:"amount"`           // minor units; null: not known
-	Answer      string  `json:"answer,omitempty"` // erased: it was kept, and keep_answers is over
-	Currency    string  `json:"currency"`
-	CapturedAt  *string `json:"captured_at"`
-	SettledAt   *string `json:"settled_at"`
-	LeaseUntil  *string `json:"lease_until"`
-	Reason      string  `json:"reason"`
-}
-
-func fenceJSON(r zabor.Row) rowJSON {
-	j := rowJSON{
-		Scope: idText(r.Scope), Order: idText(r.Order), Step: idText(r.Step), State: string(r.State), Reference: r.Reference, Other: r.OtherReference,
-		Provider: r.Provider, ProviderKey: r.ProviderKey, Attempts: r.Tries, Generation: r.Generation,
-		Currency: r.Amount.Currency, CapturedAt: timeOrNull(r.CapturedAt), SettledAt: timeOrNull(r.ClosedAt()),
-		LeaseUntil: timeOrNull(r.Open.SendUntil), Reason: r.Reason,
-	}
-	if r.Amount.Currency != "" {
-		j.Amount = &r.Amount.Minor
-	}
-	if r.Answer != nil && r.Answer.Erased {
-		j.Answer = "erased"
-	}
-	return j
-}
-
-func timeText(t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	return t.UTC().Format(time.RFC3339)
-}
-
-func timeOrNull(t time.Time) *string {
-	if t.IsZero() {
-		return nil
-	}
-	s := t.UTC().Format(time.RFC3339Nano)
-	return &s
 }

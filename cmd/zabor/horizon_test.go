@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"zabor/internal/exit"
+
 	"github.com/redis/go-redis/v9"
 
 	"zabor"
@@ -180,7 +182,7 @@ func TestSwitchHorizon(t *testing.T) {
 	says := []string{"Horizon's supervisor " + horizonSupervisor + " has processes for redis:payments", "take 'payments' out of the `queue` of 'supervisor-1' in config/horizon.php (defaults and environments), and restart Horizon"}
 	refused := func(processes string) {
 		t.Helper()
-		for block, code := range map[string]int{"live": exitBad, "worker": exitUsage} {
+		for block, code := range map[string]int{"live": exit.BadAnswer, "worker": exit.WrongUsage} {
 			s.horizonRuns(processes)
 			out := w.run(block, code)
 			for _, text := range says {
@@ -196,24 +198,24 @@ func TestSwitchHorizon(t *testing.T) {
 	// The configuration is changed: it takes other queues. The name of one that was
 	// killed stays in the set for a while.
 	s.horizonRuns(`{"redis:default":3,"redis-long:payments":1}`)
-	w.run("live", exitGood)
+	w.run("live", exit.Good)
 	s.horizonTerminates()
 	s.redis.ZAdd(ctx, horizon+"supervisors", redis.Z{Score: float64(time.Now().Unix()), Member: "web2-killed:supervisor-1"})
-	w.run("live", exitGood)
+	w.run("live", exit.Good)
 
-	out := w.run("peek", exitGood)
+	out := w.run("peek", exit.Good)
 	if calls, holds := strings.Count(out, "verdict  call"), strings.Count(out, "verdict  hold"); calls != 1 || holds != 3 {
 		t.Errorf("peek says call of %d messages and hold of %d, want 1 and 3\n%s", calls, holds, out)
 	}
 	// The first line of the block is the dry run, which writes nothing.
 	whole := w.blocks["import"]
 	w.blocks["import"], _, _ = strings.Cut(whole, "\n")
-	w.run("import", exitGood)
+	w.run("import", exit.Good)
 	if rows := s.rows(); len(rows) != 0 {
 		t.Errorf("the dry run has written %v", rows)
 	}
 	w.blocks["import"] = whole
-	w.run("import", exitGood)
+	w.run("import", exit.Good)
 	states := func(when string, want map[string]zabor.State) {
 		t.Helper()
 		for order, state := range want {
@@ -239,7 +241,7 @@ func TestSwitchHorizon(t *testing.T) {
 	eventuallyWithin(t, 2*limit, "the queue is empty", func() bool { return s.depth() == depth{} })
 	eventually(t, "what is held is parked", func() bool { n, _ := s.failed(); return n == 2 })
 	running.signal(syscall.SIGTERM)
-	running.exit(exitGood)
+	running.exit(exit.Good)
 	s.chargedOnce("2001")
 	states("after the worker", map[string]zabor.State{"2004": zabor.Held, "2007": zabor.Settled, "2008": zabor.Held})
 	if n := s.provider.Stats().Charges; n != 1 {
@@ -293,13 +295,13 @@ func TestSwitchHorizon(t *testing.T) {
 
 	// The way back: what is held is decided, and goes from Horizon's list too, whose
 	// Retry would push it to PHP without a fence.
-	if out := w.run("out", exitBad); !strings.Contains(out, "2004/charge is held") || !strings.Contains(out, "2008/charge is held") {
+	if out := w.run("out", exit.BadAnswer); !strings.Contains(out, "2004/charge is held") || !strings.Contains(out, "2008/charge is held") {
 		t.Errorf("the drain does not list what is held:\n%s", out)
 	}
 	for _, order := range []string{"2004", "2008"} {
-		w.types(w.block("env")+"ORDER="+order+" REFERENCE=pay_"+order+"\n"+w.block("settle"), exitGood)
+		w.types(w.block("env")+"ORDER="+order+" REFERENCE=pay_"+order+"\n"+w.block("settle"), exit.Good)
 	}
-	w.run("out", exitGood)
+	w.run("out", exit.Good)
 	members("failed_jobs")
 	if n := s.redis.Exists(ctx, horizon+id(4), horizon+id(8)).Val(); n != 0 {
 		t.Errorf("Horizon can still retry %d jobs that were settled", n)

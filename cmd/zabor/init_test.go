@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"zabor/doctor"
+	"zabor/internal/exit"
 )
 
 // What init prints of an application passes config check, says where each value
@@ -32,7 +32,7 @@ func TestInit(t *testing.T) {
 			t.Parallel()
 			folder := "../../doctor/testdata/" + shop + "/good"
 			var out, log bytes.Buffer
-			if code := run(t.Context(), []string{"init", folder}, &out, &log); code != exitGood {
+			if code := run(t.Context(), []string{"init", folder}, &out, &log); code != exit.Good {
 				t.Fatalf("exit %d\n%s", code, log.String())
 			}
 			flat := strings.Join(strings.Fields(out.String()), " ")
@@ -59,7 +59,7 @@ func TestInit(t *testing.T) {
 				t.Fatal(err)
 			}
 			var checked bytes.Buffer
-			if code := run(t.Context(), []string{"config", "check", "-c", file, "--env-file", env}, &checked, &log); code != exitGood {
+			if code := run(t.Context(), []string{"config", "check", "-c", file, "--env-file", env}, &checked, &log); code != exit.Good {
 				t.Errorf("config check: exit %d\n%s%s\n%s", code, checked.String(), log.String(), out.String())
 			}
 		})
@@ -103,7 +103,7 @@ func TestInitTenants(t *testing.T) {
 				}
 			}
 			var out, log bytes.Buffer
-			if code := run(t.Context(), []string{"init", folder}, &out, &log); code != exitGood || !strings.Contains(out.String(), "#     order: orderId") {
+			if code := run(t.Context(), []string{"init", folder}, &out, &log); code != exit.Good || !strings.Contains(out.String(), "#     order: orderId") {
 				t.Fatalf("exit %d\n%s%s", code, out.String(), log.String())
 			}
 			if has := strings.Contains(out.String(), "#     scope:"); has != (tt.want != "") || !strings.Contains(out.String(), tt.want) {
@@ -138,41 +138,11 @@ func TestInitSecrets(t *testing.T) {
 			}
 		}
 		var out, log bytes.Buffer
-		if code := run(t.Context(), []string{"init", folder}, &out, &log); code != exitGood {
+		if code := run(t.Context(), []string{"init", folder}, &out, &log); code != exit.Good {
 			t.Fatalf("exit %d\n%s", code, log.String())
 		}
 		if !strings.Contains(out.String(), "dsn: "+want) || strings.Contains(out.String(), "p%40ss") || strings.Contains(out.String(), "hidden") {
 			t.Errorf("%s: want %s in\n%s", dsn, want, out.String())
-		}
-	}
-}
-
-// Only a charge has the skeleton of a new charge: for a capture or a payout it would be
-// one that nobody asked for.
-func TestInitRequests(t *testing.T) {
-	t.Parallel()
-	for class, want := range map[string]string{
-		`App\Jobs\ChargeOrder`:               "charge",
-		`App\Jobs\PayOrder`:                  "charge",
-		`App\Jobs\BookOrder`:                 "charge",
-		`App\Jobs\RefundOrder`:               "refund",
-		`App\Jobs\CaptureOrder`:              "capture",
-		`App\Jobs\PayoutSeller`:              "payout",
-		`App\Message\PaymentCaptureMessage`:  "capture",
-		`App\Message\ChargeRefunded`:         "refund",
-		`App\Capture\Message\ChargeCustomer`: "charge",
-	} {
-		step := stepNameOf(doctor.Payment{Message: class})
-		if step != want {
-			t.Errorf("%s: step %s, want %s", class, step, want)
-		}
-		for _, step := range []string{step, step + "-2"} {
-			if got := requestOf("stripe", step); strings.Contains(got, "payment_intents") != (want == "charge") {
-				t.Errorf("%s, step %s:\n%s", class, step, got)
-			}
-			if got := requestOf("acquirer", step); !strings.Contains(got, "path: /…") || strings.Contains(got, "payment_intents") {
-				t.Errorf("%s, step %s at another provider:\n%s", class, step, got)
-			}
 		}
 	}
 }
@@ -273,7 +243,7 @@ func TestInitPlaces(t *testing.T) {
 				args = append(args, arg)
 			}
 			var out, log bytes.Buffer
-			if code := run(t.Context(), args, &out, &log); code != exitGood {
+			if code := run(t.Context(), args, &out, &log); code != exit.Good {
 				t.Fatalf("exit %d\n%s", code, log.String())
 			}
 			flat := strings.Join(strings.Fields(out.String()), " ")

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"zabor"
+	"zabor/internal/exit"
 	"zabor/internal/servers"
 	"zabor/sandbox"
 )
@@ -53,7 +54,7 @@ func TestASecondInstallationOnAQueue(t *testing.T) {
 				"both":  {"staging", elsewhere, `queue payments belongs to the installation of scope "test", whose fence is in another database`},
 			} {
 				p := s.start("worker", "-c", s.installation(tt.scope, tt.fence), "--queue", "payments")
-				p.exit(exitUsage)
+				p.exit(exit.WrongUsage)
 				if !strings.Contains(strings.ReplaceAll(p.log.String(), `\"`, `"`), tt.says) {
 					t.Errorf("another %s: the start says\n%s", name, p.log.String())
 				}

@@ -1,25 +1,15 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"iter"
-	"net/url"
 	"slices"
-	"strings"
-	"sync"
-	"time"
 
-	"zabor"
-	"zabor/dashboard"
-	"zabor/internal/config"
+	"zabor/internal/console"
+	"zabor/internal/exit"
+	"zabor/internal/serve"
 	"zabor/keyschema"
-	"zabor/laravel"
-	"zabor/sqlstore"
 	"zabor/step"
-	"zabor/worker"
 )
 
 type schemaCommand struct {
@@ -34,8 +24,8 @@ type schemaShow struct {
 // schemaJSON is the documented shape of a step's schema.
 type schemaJSON struct {
 	Step       string          `json:"step"`
-	Epoch      int             `json:"epoch"`    // 0: none is in force
-	InForce    *step.KeySchema `json:"in_force"` // null: none
+	Epoch      int             `json:"epoch"`    // 0: not in force
+	InForce    *step.KeySchema `json:"in_force"` // null: not in force
 	Configured *step.KeySchema `json:"configured"`
 	Changed    bool            `json:"changed"`
 	Blocked    string          `json:"blocked,omitempty"` // why it does not come into force by itself
@@ -87,7 +77,7 @@ func (c *schemaShow) Run(p *program) error {
 		}
 		fmt.Fprintf(p.stdout, "  configured: %s\n", one.Configured)
 		if one.Blocked != "" {
-			fmt.Fprintf(p.stdout, "  %s\n", printable(one.Blocked))
+			fmt.Fprintf(p.stdout, "  %s\n", console.Printable(one.Blocked))
 		}
 	}
 	return nil
@@ -108,16 +98,16 @@ func (c *schemaAccept) Run(p *program) error {
 		if slices.Contains(c.Step, change.Step.Name()) {
 			fmt.Fprintf(p.stderr, "zabor: step %s: old: %s; new: %s\n", change.Step.Name(), change.Was(), change.Next.Schema)
 			if in := change.InTheWay(); in != "" {
-				fmt.Fprintf(p.stderr, "zabor: step %s: %s\n", change.Step.Name(), printable(in))
+				fmt.Fprintf(p.stderr, "zabor: step %s: %s\n", change.Step.Name(), console.Printable(in))
 			}
 		}
 	}
-	if err := p.confirm(c.Yes); err != nil {
+	if err := console.Confirm(p.stderr, c.Yes); err != nil {
 		return err
 	}
 	done, err := i.Accept(p.ctx, r, c.Step)
 	if err != nil {
-		return keysFailure(err)
+		return serve.KeysError(err)
 	}
 	for _, one := range done {
 		fmt.Fprintf(p.stdout, "step %s: the new key schema is in force. %d messages of the old one are held when they come. %d settled orders lie under the old one: they meet no fence if they are sent again\n", one.Step, one.Held, one.Settled)
@@ -133,214 +123,19 @@ func (p *program) reviewKeys() (*keyschema.Installation, *keyschema.Review, func
 	}
 	if err := store.Setup().Check(p.ctx); err != nil {
 		store.Close()
-		return nil, nil, nil, storeFailure(err)
+		return nil, nil, nil, exit.Store(err)
 	}
-	list, closeQueues, err := p.queues(file, store)
+	list, closeQueues, err := p.Queues(file, store)
 	if err != nil {
 		store.Close()
 		return nil, nil, nil, err
 	}
 	closeAll := func() { closeQueues(); store.Close() }
-	i := p.installation(file, store, list)
+	i := p.Keys(file, store, list)
 	r, err := i.Review(p.ctx, false)
 	if err != nil {
 		closeAll()
-		return nil, nil, nil, keysFailure(err)
+		return nil, nil, nil, serve.KeysError(err)
 	}
 	return i, r, closeAll, nil
-}
-
-// installation is what the key schemas of file belong to.
-func (p *program) installation(file *config.Config, store *sqlstore.Store, list []queue) *keyschema.Installation {
-	i := &keyschema.Installation{Store: store, Scope: file.Scope, Steps: file.Compiled(), Messages: p.everyMessage(store)}
-	for _, q := range list {
-		address := string(file.Redis)
-		if s := file.Queues[q.Name()].Symfony; s != nil {
-			address = string(s.DSN)
-		}
-		i.Queues = append(i.Queues, keyschema.Queue{
-			Name: q.Name(), Redis: q.redis, Key: q.markerKey(), Location: serverOf(address) + " " + q.place(),
-		})
-	}
-	return i
-}
-
-// markerKey is the key in Redis that says which installation takes from s.
-func (s queue) markerKey() string {
-	const queues = "queues:"
-	if at := strings.LastIndex(s.key, queues); s.Config == nil && at >= 0 {
-		return s.key[:at] + "zabor:" + s.key[at+len(queues):] + ":scope"
-	}
-	return s.key + "__zabor"
-}
-
-// serverOf is the server of an address of Redis, without its credentials.
-func serverOf(address string) string {
-	u, err := url.Parse(address)
-	if err != nil {
-		return ""
-	}
-	return u.Host + " " + u.Query().Get("master_name") + u.Query().Get("sentinel_master")
-}
-
-// everyMessage gives what lies on all queues of the configuration's file and in their
-// failure transports, whichever queues this process takes from.
-func (p *program) everyMessage(store *sqlstore.Store) func(context.Context) iter.Seq2[keyschema.Message, error] {
-	return func(ctx context.Context) iter.Seq2[keyschema.Message, error] {
-		return func(yield func(keyschema.Message, error) bool) {
-			file, err := p.load()
-			if err != nil {
-				yield(keyschema.Message{}, err)
-				return
-			}
-			list, closeAll, err := p.queues(file, store)
-			if err != nil {
-				yield(keyschema.Message{}, err)
-				return
-			}
-			defer closeAll()
-			for _, q := range list {
-				for m, err := range q.everything(ctx, store) {
-					if !yield(m, err) || err != nil {
-						return
-					}
-				}
-			}
-		}
-	}
-}
-
-// everything gives the messages of s and of its failure transport, up to the first
-// error.
-func (s queue) everything(ctx context.Context, store *sqlstore.Store) iter.Seq2[keyschema.Message, error] {
-	return func(yield func(keyschema.Message, error) bool) {
-		give := func(m *worker.Message, place worker.Place) bool {
-			return yield(keyschema.Message{Message: m.Message, IDs: []string{m.ID, m.RetryOf}, Queue: s.Name(), Place: string(place), Err: m.Err}, nil)
-		}
-		for m, err := range s.Look(ctx) {
-			if err != nil {
-				yield(keyschema.Message{}, unreachable(err, "nothing was started, and nothing was changed; is Redis up?"))
-				return
-			}
-			if !give(m.Message, m.Place) {
-				return
-			}
-		}
-		failed := func(err error) {
-			yield(keyschema.Message{}, usage(fmt.Errorf("queue %s: what failed on it cannot be read: %w", s.Name(), err), "nothing was started, and nothing was changed; mend the table, or name it under failed:"))
-		}
-		for m, err := range transports(s.Queue, store)[0].entries(ctx, "") {
-			if s.failed.NoTable(err) {
-				return
-			}
-			if err != nil {
-				failed(err)
-				return
-			}
-			if !give(m.Message, keyschema.Failed) {
-				return
-			}
-		}
-		source, ok := s.Source.(*laravel.Source)
-		if !ok {
-			return
-		}
-		for j, err := range source.FailedElsewhere(ctx) {
-			if err != nil {
-				failed(err)
-				return
-			}
-			if !give(source.Decode(j.Payload), keyschema.Failed) {
-				return
-			}
-		}
-	}
-}
-
-// keysFailure is an error about key schemas as the command reports it.
-func keysFailure(err error) error {
-	if f, ok := errors.AsType[*failure](err); ok {
-		return f
-	}
-	if r, ok := errors.AsType[*keyschema.Refusal](err); ok {
-		return usage(r.Err, r.Next)
-	}
-	if _, ok := errors.AsType[*keyschema.QueueError](err); ok {
-		return unreachable(err, "nothing was taken, and nothing was changed; is Redis up, and is its address right?")
-	}
-	return storeFailure(err)
-}
-
-// checkKeys refuses a start, or an import, with key schemas that may not come into
-// force.
-func (p *program) checkKeys(i *keyschema.Installation, importing bool) (*keyschema.Review, error) {
-	r, err := i.Review(p.ctx, importing)
-	if err == nil {
-		err = r.Err(i.Scope)
-	}
-	if err != nil {
-		return nil, keysFailure(err)
-	}
-	return r, nil
-}
-
-// guardKeys puts the key schemas in force, and lets the fence capture only under those
-// that are, until stop is called. It also tells that this process is alive.
-func (p *program) guardKeys(c *core, list []queue, status func() dashboard.Status) (keys *keyschema.Guard, stop func(), err error) {
-	i := p.installation(c.file, c.store, list)
-	r, err := p.checkKeys(i, false)
-	if err != nil {
-		return nil, nil, err
-	}
-	if err := i.Adopt(p.ctx, r); err != nil {
-		return nil, nil, keysFailure(err)
-	}
-	for _, change := range r.Changes {
-		p.log.Warn("the key schema was changed: nothing was open, and no message was there", "step", change.Step.Name(), "old", change.Was(), "new", change.Next.Schema.String())
-	}
-	longest := time.Duration(0)
-	for _, q := range list {
-		longest = max(longest, q.Reserve)
-	}
-	keys = i.NewGuard(r, zabor.Lease(longestCall(c.file))+longest, func(said keyschema.Said) ([]byte, error) {
-		return json.Marshal(struct {
-			dashboard.Status
-			Said keyschema.Said `json:"key_schemas"`
-		}{status(), said})
-	})
-	c.fence.Refuse = keys.Refuse
-	keys.Taken = func(why error) {
-		p.alert(zabor.Alert{
-			Severity: zabor.Critical, Code: "foreign-consumer",
-			Text: why.Error() + ". This process calls nothing any more; what both have had may be charged twice",
-			Next: "stop one of the two; then look at the orders that both have: zabor audit --provider-export FILE",
-		})
-	}
-	keys.Journal = c.fence.Journal
-	keys.Older = func(now, seen uint64) {
-		p.alert(zabor.Alert{
-			Severity: zabor.Critical, Code: "database-older",
-			Text: fmt.Sprintf("the fence's database is an older one, or another: it counts %d beats of zabor's processes, and %d were seen (a fail-over that lost commits, or a backup). Rows of charges that were made since then may be missing, and nothing else tells of them", now, seen),
-			Next: "zabor audit --provider-export FILE",
-		})
-	}
-	if err := keys.Beat(p.ctx); err != nil {
-		return nil, nil, storeFailure(err)
-	}
-	for _, why := range keys.Refused() {
-		p.log.Warn("nothing is called for this step yet", "reason", why)
-	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(p.ctx))
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		keys.Run(ctx, p.ctx, func(err error) {
-			p.log.Warn("cannot confirm the key schemas in force; if that lasts, nothing is called", "error", err)
-		})
-	})
-	wg.Go(func() {
-		c.answers.Run(ctx, func(err error) {
-			p.log.Warn("the count of providers' answers is not saved; the next beat tries again", "error", err)
-		})
-	})
-	return keys, func() { cancel(); wg.Wait() }, nil
 }

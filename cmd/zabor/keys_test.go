@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"zabor"
+	"zabor/internal/exit"
 	"zabor/internal/servers"
 	"zabor/sandbox"
 )
@@ -29,7 +30,7 @@ func keyedJob(uuid, order string, more string) string {
 func (s *shop) refusedKeys(want string) {
 	s.t.Helper()
 	before, charges := s.depth(), s.provider.Stats().Charges
-	_, log := s.command(exitUsage, "worker", "--drain")
+	_, log := s.command(exit.WrongUsage, "worker", "--drain")
 	for _, text := range []string{want, "step charge was not started", "zabor schema accept charge"} {
 		if !strings.Contains(log, text) {
 			s.t.Errorf("the refusal lacks %q:\n%s", text, log)
@@ -56,9 +57,9 @@ func TestBackToAnOlderSchema(t *testing.T) {
 			t.Run(d.name+", "+kind, func(t *testing.T) {
 				t.Parallel()
 				s := newShop(t, d.open(t), options{noLookup: true})
-				s.worker("--drain").exit(exitGood) // the schema of orderId is in force
+				s.worker("--drain").exit(exit.Good) // the schema of orderId is in force
 				s.otherOrder("orderId", "number")
-				s.worker("--drain").exit(exitGood) // nothing is there: that of number is
+				s.worker("--drain").exit(exit.Good) // nothing is there: that of number is
 				if kind == "held" {
 					ok(t, writeRow(s.fence, zabor.Held, key("N-1")))
 					s.otherOrder("number", "orderId")
@@ -70,7 +71,7 @@ func TestBackToAnOlderSchema(t *testing.T) {
 				w := s.worker()
 				eventually(t, "the order is in doubt", func() bool { return s.state("N-1") == zabor.Doubt })
 				w.signal(syscall.SIGTERM)
-				w.exit(exitGood)
+				w.exit(exit.Good)
 				s.otherOrder("number", "orderId")
 				s.refusedKeys("in the way: 1 open rows; 1 messages (payments ")
 				if n := len(s.provider.Charges("N-1")); n != 1 || len(s.provider.Charges("1")) != 0 {
@@ -90,7 +91,7 @@ func TestAcceptedSchema(t *testing.T) {
 		t.Run(d.name, func(t *testing.T) {
 			t.Parallel()
 			s := newShop(t, d.open(t), options{})
-			s.worker("--drain").exit(exitGood)
+			s.worker("--drain").exit(exit.Good)
 			s.pushJobs(keyedJob("u1", "1", ""))
 			w := s.worker("--stop-at", "saved:1")
 			w.stopped()
@@ -103,11 +104,11 @@ func TestAcceptedSchema(t *testing.T) {
 			s.pushJobs(keyedJob("u4", "4", ""), keyedJob("u5", "5", ""))
 			s.otherOrder("orderId", "number")
 			eventually(t, "the dead process counts as dead", func() bool {
-				out, _ := s.command(exitGood, "schema", "--json")
+				out, _ := s.command(exit.Good, "schema", "--json")
 				return !strings.Contains(out, "runs under the old schema")
 			})
 			s.refusedKeys("in the way: 5 messages (payments failed: 2, payments ready: 2, payments reserved: 1)")
-			out, _ := s.command(exitGood, "schema", "accept", "charge", "--yes")
+			out, _ := s.command(exit.Good, "schema", "accept", "charge", "--yes")
 			for _, text := range []string{"step charge: the new key schema is in force", "4 messages of the old one are held", "2 settled orders lie under the old one"} {
 				if !strings.Contains(out, text) {
 					t.Errorf("accepted without %q: %s", text, out)
@@ -117,7 +118,7 @@ func TestAcceptedSchema(t *testing.T) {
 			s.pushJobs(keyedJob("f2", "2", ""), keyedJob("new", "3", `,"retry_of":"f3"`))
 			s.exec("DELETE FROM failed_jobs")
 			w = s.worker("--drain")
-			w.exit(exitBad)
+			w.exit(exit.BadAnswer)
 			for order, was := range map[string]string{"N-1": "test:1/charge", "N-2": "test:2/charge", "N-3": "test:3/charge", "N-5": "test:5/charge"} {
 				if row := s.row(order); row.State != zabor.Held || !strings.Contains(row.Reason, "it may have been called for as "+was) {
 					t.Errorf("order %s is %s: %s", order, row.State, row.Reason)
@@ -129,7 +130,7 @@ func TestAcceptedSchema(t *testing.T) {
 			}
 			// What was delivered before, and lost its row, is held too.
 			s.pushJobs(strings.Replace(keyedJob("u6", "6", ""), `"attempts":0`, `"attempts":1`, 1))
-			s.worker("--drain").exit(exitBad)
+			s.worker("--drain").exit(exit.BadAnswer)
 			if row := s.row("N-6"); row.State != zabor.Held || len(s.provider.Charges("N-6")) != 0 {
 				t.Errorf("order N-6 is %s", row.State)
 			}
@@ -138,8 +139,8 @@ func TestAcceptedSchema(t *testing.T) {
 				row := s.row("N-2")
 				return row.ReadAt.After(row.Open.SendUntil.Add(2 * time.Second))
 			})
-			s.decide(exitGood, "release", "N-2", "--i-have-checked-the-provider")
-			s.worker("--drain").exit(exitBad)
+			s.decide(exit.Good, "release", "N-2", "--i-have-checked-the-provider")
+			s.worker("--drain").exit(exit.BadAnswer)
 			s.chargedOnce("N-2")
 		})
 	}
@@ -175,12 +176,12 @@ func TestDefaultsAndEnumsMakeKeys(t *testing.T) {
 				"data": map[string]any{"commandName": `App\Jobs\ChargeOrder`, "command": tt.job},
 			})
 			ok(t, err)
-			s.worker("--drain").exit(exitGood)
+			s.worker("--drain").exit(exit.Good)
 			s.pushJobs(string(payload))
 			s.edit(tt.was, tt.is)
 			s.refusedKeys("in the way: 1 messages (payments ready: 1)")
 			s.edit(tt.is, tt.was)
-			s.worker("--drain").exit(exitGood)
+			s.worker("--drain").exit(exit.Good)
 			s.chargedOnce("7")
 		})
 	}
@@ -198,28 +199,28 @@ func TestTwoSchemasAtOnce(t *testing.T) {
 	eventually(t, "the first order is settled", func() bool { return s.state("1") == zabor.Settled && s.depth() == depth{} })
 	s.otherOrder("orderId", "number")
 	s.refusedKeys("runs under the old schema")
-	_, log := s.command(exitUsage, "schema", "accept", "charge", "--yes")
+	_, log := s.command(exit.WrongUsage, "schema", "accept", "charge", "--yes")
 	if !strings.Contains(log, "runs under the old schema") || !strings.Contains(log, "nothing was written") {
 		t.Errorf("accepted, or refused without the process:\n%s", log)
 	}
 	old.signal(syscall.SIGSTOP)
 	var free bool
 	for end := time.Now().Add(limit); !free && time.Now().Before(end); {
-		out, _ := s.command(exitGood, "schema")
+		out, _ := s.command(exit.Good, "schema")
 		free = strings.Contains(out, "changed; it comes into force with the next start")
 	}
 	if !free {
 		t.Fatal("the stopped worker never counts as dead")
 	}
-	s.worker("--drain").exit(exitGood) // the new schema is in force
+	s.worker("--drain").exit(exit.Good) // the new schema is in force
 	s.pushJobs(keyedJob("u2", "2", ""))
 	old.signal(syscall.SIGCONT)
 	eventually(t, "the old worker sees the new schema", func() bool {
 		return strings.Contains(old.log.String(), "its key schema in force is") || strings.Contains(old.log.String(), "could not confirm its key schemas")
 	})
 	old.signal(syscall.SIGTERM)
-	old.exit(exitGood)
-	s.worker("--drain").exit(exitGood)
+	old.exit(exit.Good)
+	s.worker("--drain").exit(exit.Good)
 	s.chargedOnce("N-2")
 	if row := s.row("2"); row.State != "" || len(s.provider.Charges("2")) != 0 {
 		t.Errorf("the old schema has made %+v", row)
@@ -239,12 +240,12 @@ func TestDrainingWorkerIsNotInTheWay(t *testing.T) {
 	s.refusedKeys("runs under the old schema")
 	old.signal(syscall.SIGTERM)
 	eventually(t, "only the row and its message are in the way", func() bool {
-		out, _ := s.command(exitGood, "schema")
+		out, _ := s.command(exit.Good, "schema")
 		return strings.Contains(out, "in the way: 1 open rows; 1 messages (payments reserved: 1) (old")
 	})
 	close(g)
-	old.exit(exitGood)
-	s.worker("--drain").exit(exitGood) // the order is settled and acked
+	old.exit(exit.Good)
+	s.worker("--drain").exit(exit.Good) // the order is settled and acked
 }
 
 // Two installations on one table, and an accepted schema, cost no scan of the table
@@ -258,11 +259,11 @@ func TestSchemasCostNoStatement(t *testing.T) {
 			other := newShop(t, "sqlite://"+filepath.Join(t.TempDir(), "fence.db"), options{})
 			other.edit("scope: test", "scope: second")
 			other.edit(other.fence, s.fence)
-			other.worker("--drain").exit(exitGood)
-			s.worker("--drain").exit(exitGood)
+			other.worker("--drain").exit(exit.Good)
+			s.worker("--drain").exit(exit.Good)
 			ok(t, writeRow(s.fence, zabor.Held, key("0")))
 			s.otherOrder("orderId", "number")
-			s.command(exitGood, "schema", "accept", "charge", "--yes")
+			s.command(exit.Good, "schema", "accept", "charge", "--yes")
 			s.exec("DELETE FROM zabor_fences")
 		} else {
 			s.otherOrder("orderId", "number")
@@ -275,7 +276,7 @@ func TestSchemasCostNoStatement(t *testing.T) {
 		for i := range n {
 			s.pushJobs(keyedJob(fmt.Sprint("u", i), fmt.Sprint(i), ""))
 		}
-		s.worker("--drain").exit(exitGood)
+		s.worker("--drain").exit(exit.Good)
 		if got := s.provider.Stats().Charges; got != n {
 			t.Errorf("%d charges, want %d", got, n)
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"zabor"
+	"zabor/internal/exit"
 	"zabor/internal/servers"
 	"zabor/sandbox"
 )
@@ -95,7 +96,7 @@ func TestKilledWorkerIsSettledByAReplay(t *testing.T) {
 	eachCell(t, options{noLookup: true, replays: true}, moments[1:3], func(t *testing.T, s *shop, queue string, m moment) {
 		s.killed(queue, m)
 		w := s.worker("--queue", queue, "--drain")
-		w.exit(exitGood)
+		w.exit(exit.Good)
 		s.chargedOnce(control)
 		s.chargedOnce(target)
 		// Capture, doubt, replay, settled: nothing was captured again.
@@ -113,7 +114,7 @@ func TestKilledWorkerWithoutLookupIsHeld(t *testing.T) {
 	held := func(t *testing.T, s *shop, queue string, m moment) {
 		s.killed(queue, m)
 		w := s.worker("--queue", queue, "--drain")
-		w.exit(exitBad)
+		w.exit(exit.BadAnswer)
 		w.logged("test:" + target + "/charge is held: ")
 		s.chargedOnce(control)
 		row := s.row(target)

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"zabor"
+	"zabor/internal/exit"
 	"zabor/internal/servers"
 )
 
@@ -143,7 +144,7 @@ func TestKilledInTheForward(t *testing.T) {
 				started <- w
 				w.exit(-1)
 				way.watch(nil, nil)
-				s.worker("--queue", php.queue, "--drain").exit(exitGood)
+				s.worker("--queue", php.queue, "--drain").exit(exit.Good)
 				got := s.values(php.target)
 				for i := range got { // that a worker has had it stays written in a job
 					got[i] = strings.Replace(got[i], `"attempts":1`, `"attempts":0`, 1)
@@ -249,7 +250,7 @@ func TestKilledInTheThen(t *testing.T) {
 					if got := s.values(target); len(got) != moved || s.state("1") != zabor.Settled {
 						t.Fatalf("killed with a row that is %s and %d messages on the other queue, want %d", s.state("1"), len(got), moved)
 					}
-					s.worker("--queue", queue, "--drain").exit(exitGood)
+					s.worker("--queue", queue, "--drain").exit(exit.Good)
 					got := s.values(target)
 					copies := 1
 					if ran && !slots.acked && framework.name != "laravel" {
@@ -308,7 +309,7 @@ func TestKilledBetweenParkAndAck(t *testing.T) {
 				if laravel, symfony := s.failed(); laravel+symfony != 1 || s.depth().reserved != 1 {
 					t.Fatalf("killed with %d and %d failed messages, the queue holds %+v; want it in both", laravel, symfony, s.depth())
 				}
-				s.worker("--queue", php.queue, "--drain").exit(exitBad)
+				s.worker("--queue", php.queue, "--drain").exit(exit.BadAnswer)
 				if laravel, symfony := s.failed(); laravel+symfony != 1 {
 					t.Errorf("%d and %d failed messages, want one", laravel, symfony)
 				}

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"zabor/internal/exit"
 	"zabor/internal/servers"
 )
 
@@ -53,7 +54,7 @@ func TestSilentConnections(t *testing.T) {
 	resp.Body.Close()
 	s.charged("1001")
 	p.signal(syscall.SIGTERM)
-	p.exit(exitGood)
+	p.exit(exit.Good)
 	s.chargedOnce("1001")
 }
 
@@ -70,7 +71,7 @@ func TestBodiesThatNeverCome(t *testing.T) {
 	attack(t, s.listen, 200, "POST /acquirer/payments HTTP/1.1\r\nHost: evil.example\r\nContent-Length: 100\r\n\r\n")
 	s.charged("1001")
 	p.signal(syscall.SIGTERM)
-	p.exit(exitGood)
+	p.exit(exit.Good)
 	s.chargedOnce("1001")
 }
 

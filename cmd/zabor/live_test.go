@@ -8,11 +8,14 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"zabor/internal/exit"
+	"zabor/internal/preflight"
 )
 
 // liveOf runs config check --live and gives the checks by what they are of. It must
 // change nothing.
-func (s *shop) liveOf(code int) map[string]liveCheck {
+func (s *shop) liveOf(code int) map[string]preflight.Check {
 	s.t.Helper()
 	before := s.dump()
 	out, _ := s.command(code, "config", "check", "--live", "--json")
@@ -21,13 +24,13 @@ func (s *shop) liveOf(code int) map[string]liveCheck {
 			s.t.Errorf("the check has changed %s", name)
 		}
 	}
-	var r struct{ Live []liveCheck }
+	var r struct{ Live []preflight.Check }
 	if err := json.Unmarshal([]byte(out), &r); err != nil {
 		s.t.Fatalf("%v: %s", err, out)
 	}
-	all := map[string]liveCheck{}
+	all := map[string]preflight.Check{}
 	for _, c := range r.Live {
-		if old, twice := all[c.What]; !twice || old.Status != liveWrong {
+		if old, twice := all[c.What]; !twice || old.Status != preflight.Wrong {
 			all[c.What] = c
 		}
 	}
@@ -43,7 +46,7 @@ func TestConfigCheckLive(t *testing.T) {
 			t.Parallel()
 			s := newShop(t, database.open(t), options{})
 			s.withHooks(false)
-			statuses := func(got map[string]liveCheck, want map[string]liveStatus) {
+			statuses := func(got map[string]preflight.Check, want map[string]preflight.Status) {
 				t.Helper()
 				for what, status := range want {
 					if c := got[what]; c.Status != status {
@@ -51,15 +54,15 @@ func TestConfigCheckLive(t *testing.T) {
 					}
 				}
 			}
-			statuses(s.liveOf(exitGood), map[string]liveStatus{
-				"fence, table zabor_fences": liveGood, "queues.payments.failed, table failed_jobs": liveGood, "queues.async.failed, table messenger_messages": liveGood,
-				"steps.charge.settled": liveGood, "steps.charge.captured": liveGood, "providers.acquirer": liveGood, "queues.payments": liveWarning,
+			statuses(s.liveOf(exit.Good), map[string]preflight.Status{
+				"fence, table zabor_fences": preflight.Good, "queues.payments.failed, table failed_jobs": preflight.Good, "queues.async.failed, table messenger_messages": preflight.Good,
+				"steps.charge.settled": preflight.Good, "steps.charge.captured": preflight.Good, "providers.acquirer": preflight.Good, "queues.payments": preflight.Warning,
 			})
 			// A column that is not there, a table that is not there.
 			s.edit("SET state = 'paid'", "SET stat = 'paid'")
 			s.exec("DROP TABLE messenger_messages")
 			s.exec("CREATE TABLE messenger_messages2 (id INTEGER)")
-			out, _ := s.command(exitBad, "config", "check", "--live")
+			out, _ := s.command(exit.BadAnswer, "config", "check", "--live")
 			for _, text := range []string{"wrong  steps.charge.settled: ", "stat", "wrong  queues.async.failed, table messenger_messages: there is no such table", "zabor has never taken from it"} {
 				if !strings.Contains(out, text) {
 					t.Errorf("no %q in\n%s", text, out)
@@ -100,17 +103,17 @@ func TestConfigCheckLiveGrants(t *testing.T) {
 			limited := *u
 			limited.User = url.UserPassword(name, "pw")
 			s.edit(s.fence, limited.String())
-			got := s.liveOf(exitBad)
-			if c := got["fence, table zabor_fences"]; c.Status != liveWrong || !strings.Contains(c.Found, "UPDATE") || strings.Contains(c.Found, "SELECT") {
+			got := s.liveOf(exit.BadAnswer)
+			if c := got["fence, table zabor_fences"]; c.Status != preflight.Wrong || !strings.Contains(c.Found, "UPDATE") || strings.Contains(c.Found, "SELECT") {
 				t.Errorf("zabor_fences: %+v", c)
 			}
-			if c := got["steps.charge.settled"]; c.Status != liveWrong {
+			if c := got["steps.charge.settled"]; c.Status != preflight.Wrong {
 				t.Errorf("a hook that may not run: %+v", c)
 			}
-			if c := got["fence, table zabor_notes"]; c.Status != liveGood {
+			if c := got["fence, table zabor_notes"]; c.Status != preflight.Good {
 				t.Errorf("zabor_notes: %+v", c)
 			}
-			if c := got["queues.payments.failed, table failed_jobs"]; s.store.Dialect() == "postgres" && (c.Status != liveWrong || !strings.Contains(c.Found, "SEQUENCE")) {
+			if c := got["queues.payments.failed, table failed_jobs"]; s.store.Dialect() == "postgres" && (c.Status != preflight.Wrong || !strings.Contains(c.Found, "SEQUENCE")) {
 				t.Errorf("failed_jobs without its sequence: %+v", c)
 			}
 		})
@@ -133,11 +136,11 @@ func TestConfigCheckLiveProvider(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	s.edit("base_url: "+s.url, "base_url: "+server.URL)
-	if c := s.liveOf(exitBad)["providers.acquirer"]; c.Status != liveWrong || !strings.Contains(c.Found, "401") {
+	if c := s.liveOf(exit.BadAnswer)["providers.acquirer"]; c.Status != preflight.Wrong || !strings.Contains(c.Found, "401") {
 		t.Errorf("401: %+v", c)
 	}
 	status = http.StatusOK
-	if c := s.liveOf(exitGood)["providers.acquirer"]; c.Status != liveGood || asked != 2 {
+	if c := s.liveOf(exit.Good)["providers.acquirer"]; c.Status != preflight.Good || asked != 2 {
 		t.Errorf("200: %+v after %d requests", c, asked)
 	}
 	content, err := os.ReadFile(s.file)
@@ -154,19 +157,19 @@ func TestConfigCheckLiveProvider(t *testing.T) {
 	if err := os.WriteFile(s.file, []byte(strings.Join(without, "\n")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if c := s.liveOf(exitGood)["providers.acquirer"]; c.Status != liveUnchecked || asked != 2 {
+	if c := s.liveOf(exit.Good)["providers.acquirer"]; c.Status != preflight.Unchecked || asked != 2 {
 		t.Errorf("without a look-up: %+v after %d requests", c, asked)
 	}
 	if err := os.WriteFile(s.file, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s.edit(server.URL, "http://127.0.0.1:1")
-	if c := s.liveOf(exitUnreachable)["providers.acquirer"]; c.Status != liveUnreachable {
+	if c := s.liveOf(exit.NotReached)["providers.acquirer"]; c.Status != preflight.Unreachable {
 		t.Errorf("no provider: %+v", c)
 	}
 	s.edit("http://127.0.0.1:1", server.URL)
 	s.edit(s.o.redis.Addr, "127.0.0.1:1")
-	if c := s.liveOf(exitUnreachable)["Redis of queue async"]; s.o.redis.Addr == "" || c.Status == liveWrong {
+	if c := s.liveOf(exit.NotReached)["Redis of queue async"]; s.o.redis.Addr == "" || c.Status == preflight.Wrong {
 		t.Errorf("no Redis: %+v", c)
 	}
 }

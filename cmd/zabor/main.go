@@ -1,5 +1,5 @@
 // Command zabor is a fence around payment calls: each (order, step) is charged
-// at most once, although the queue that asks for it delivers at least once.
+// at most once, although its queue delivers at least once.
 package main
 
 import (
@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"zabor/internal/console"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -19,12 +21,12 @@ func main() {
 	}
 	defer func() {
 		if fault := recover(); fault != nil {
-			exit(reportFault(stderr, fault))
+			exit(console.Fault(stderr, version, fault))
 		}
 	}()
 	ctx, stop := signal.NotifyContext(context.Background(), stopSignals()...)
 	defer stop()
-	redis.SetLogger(quiet{}) // what it says comes back as an error too
+	redis.SetLogger(quiet{}) // its messages come back as errors too
 	exit(run(ctx, os.Args[1:], os.Stdout, stderr))
 }
 
@@ -37,7 +39,7 @@ func stopSignals() []os.Signal {
 	return signals
 }
 
-// quiet is a logger of nothing.
+// quiet is a logger without output.
 type quiet struct{}
 
 func (quiet) Printf(context.Context, string, ...any) {}

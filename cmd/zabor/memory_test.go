@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"zabor/internal/exit"
 	"zabor/internal/servers"
 )
 
@@ -33,7 +34,7 @@ func TestAStartReadsAFewMessages(t *testing.T) {
 	t.Parallel()
 	server := servers.OwnRedis(t)
 	s := newShop(t, databases[0].open(t), options{redis: servers.RedisDB{Addr: server.Addr()}})
-	s.command(exitGood, "worker", "--drain") // the queues are taken over, and nothing is there
+	s.command(exit.Good, "worker", "--drain") // the queues are taken over, and nothing is there
 	const list, n = "laravel_database_queues:payments", 100
 	large := fmt.Sprintf(`{"uuid":"u","displayName":"App\\Jobs\\ChargeOrder","job":"App\\Jobs\\ChargeOrder@handle","attempts":0,"data":{"orderId":"1","amountCents":1999,"text":%q}}`, strings.Repeat("x", 1<<20))
 	for range n {
@@ -41,7 +42,7 @@ func TestAStartReadsAFewMessages(t *testing.T) {
 		ok(t, s.redis.XAdd(t.Context(), &redis.XAddArgs{Stream: "messages", Values: []any{"message", large}}).Err())
 	}
 	before := sent(t, s.redis)
-	s.command(exitGood, "config", "check", "--live")
+	s.command(exit.Good, "config", "check", "--live")
 	// A start looks at eight of each queue, and the check looks at some of them again.
 	if got := sent(t, s.redis) - before; got > 40<<20 {
 		t.Errorf("%d MiB were read of %d", got>>20, 2*n)

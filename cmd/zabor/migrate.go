@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"zabor/internal/exit"
 	"zabor/sqlstore"
 )
 
@@ -16,7 +17,7 @@ func (c *migrateCommand) Run(p *program) error {
 	if c.Print != "" {
 		text, err := sqlstore.MigrationSQL(c.Print)
 		if err != nil {
-			return usage(err, "")
+			return exit.Usage(err, "")
 		}
 		_, err = fmt.Fprintln(p.stdout, strings.TrimSpace(text))
 		return err
@@ -33,17 +34,17 @@ func (c *migrateCommand) Run(p *program) error {
 	}
 	before, err := store.Setup().Migrated(p.ctx)
 	if err != nil {
-		return storeFailure(err)
+		return exit.Store(err)
 	}
 	if err := store.Setup().Migrate(p.ctx); err != nil {
-		return storeFailure(err)
+		return exit.Store(err)
 	}
 	if err := store.Setup().Check(p.ctx); err != nil {
-		return storeFailure(err)
+		return exit.Store(err)
 	}
 	after, err := store.Setup().Migrated(p.ctx)
 	if err != nil {
-		return storeFailure(err)
+		return exit.Store(err)
 	}
 	done := "were up to date: nothing was changed"
 	switch {
@@ -55,5 +56,5 @@ func (c *migrateCommand) Run(p *program) error {
 	if _, err = fmt.Fprintf(p.stdout, "the tables of the fence in %s %s\n", file.Fence, done); err != nil || len(c.GiveUp) == 0 {
 		return err
 	}
-	return p.giveUp(file, store, c.GiveUp)
+	return p.releaseQueues(file, store, c.GiveUp)
 }

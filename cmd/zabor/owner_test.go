@@ -12,7 +12,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"zabor"
+	"zabor/internal/exit"
 	"zabor/internal/produce"
+	"zabor/internal/takeover"
 )
 
 // job is a Laravel payload that wants order charged, with a number of attempts.
@@ -71,7 +73,7 @@ func TestFirstStart(t *testing.T) {
 	before := s.depth()
 	refused := func(want, command string) {
 		t.Helper()
-		_, log := s.command(exitUsage, "worker", "--drain")
+		_, log := s.command(exit.WrongUsage, "worker", "--drain")
 		for _, text := range []string{want, fmt.Sprintf("zabor import -c %s %s", s.file, command)} {
 			if !strings.Contains(log, text) {
 				t.Errorf("the refusal lacks %q:\n%s", text, log)
@@ -81,14 +83,14 @@ func TestFirstStart(t *testing.T) {
 			t.Errorf("the queues hold %+v after a refusal, %+v before", got, before)
 		}
 	}
-	imported := func(code int, args ...string) map[string]inventory {
+	imported := func(code int, args ...string) map[string]takeover.Inventory {
 		t.Helper()
 		text, _ := s.command(code, append([]string{"import", "--json"}, args...)...)
 		var r importResult
 		if err := json.Unmarshal([]byte(text), &r); err != nil {
 			t.Fatalf("%v: %s", err, text)
 		}
-		found := map[string]inventory{}
+		found := map[string]takeover.Inventory{}
 		for _, q := range r.Queues {
 			if q.Messages != q.NoStep+q.Fresh+q.Row+q.Held+q.WithoutKey {
 				t.Errorf("%+v does not add up", q)
@@ -100,26 +102,26 @@ func TestFirstStart(t *testing.T) {
 		}
 		return found
 	}
-	async := inventory{Queue: "async", Messages: 4, Fresh: 1, Held: 3}
-	payments := inventory{Queue: "payments", Messages: 9, NoStep: 1, Fresh: 2, Row: 1, Held: 4, WithoutKey: 1}
-	same := func(got, want inventory) {
+	async := takeover.Inventory{Queue: "async", Messages: 4, Fresh: 1, Held: 3}
+	payments := takeover.Inventory{Queue: "payments", Messages: 9, NoStep: 1, Fresh: 2, Row: 1, Held: 4, WithoutKey: 1}
+	same := func(got, want takeover.Inventory) {
 		t.Helper()
-		got.had, got.examples = nil, nil
+		got.Had, got.Examples = nil, nil
 		if fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("imported %+v, want %+v", got, want)
 		}
 	}
 
 	refused("queue async: zabor has never taken from it, and it holds 3 messages that another worker has had and that have no row (1 reserved, 1 delayed, 1 failed)", "--queue async")
-	same(imported(exitGood, "--dry-run", "--queue", "async")["async"], async)
+	same(imported(exit.Good, "--dry-run", "--queue", "async")["async"], async)
 	if n := len(s.rows()); n != 1 {
 		t.Errorf("%d rows after a dry run, want the one that was there", n)
 	}
-	same(imported(exitGood, "--queue", "async")["async"], async)
+	same(imported(exit.Good, "--queue", "async")["async"], async)
 	refused("queue payments: zabor has never taken from it, and it holds 5 messages", "--queue payments")
-	same(imported(exitBad)["payments"], payments)
+	same(imported(exit.BadAnswer)["payments"], payments)
 
-	again := imported(exitBad) // it changes nothing
+	again := imported(exit.BadAnswer) // it changes nothing
 	async.Row, async.Held = 3, 0
 	payments.Row, payments.Held = 5, 0
 	same(again["async"], async)
@@ -133,7 +135,7 @@ func TestFirstStart(t *testing.T) {
 		t.Errorf("the queues hold %+v after the import, %+v before", got, before)
 	}
 
-	s.command(exitBad, "worker", "--drain") // what is held is listed
+	s.command(exit.BadAnswer, "worker", "--drain") // what is held is listed
 	for _, order := range []string{"100", "101", "102"} {
 		s.chargedOnce(order)
 	}
@@ -151,7 +153,7 @@ func TestFirstStart(t *testing.T) {
 	w := s.worker("--queue", "payments")
 	eventually(t, "the row in doubt is released and charged", func() bool { return s.state("8") == zabor.Settled })
 	w.signal(syscall.SIGTERM)
-	w.exit(exitGood)
+	w.exit(exit.Good)
 }
 
 // The import takes nothing over: what PHP's workers have had between it and the first
@@ -170,15 +172,15 @@ func TestPHPBeforeTheStart(t *testing.T) {
 	}
 	refused := func() {
 		t.Helper()
-		if _, log := s.command(exitUsage, "worker", "--drain", "--queue", "payments"); !strings.Contains(log, "zabor has never taken from it, and it holds 1 messages") {
+		if _, log := s.command(exit.WrongUsage, "worker", "--drain", "--queue", "payments"); !strings.Contains(log, "zabor has never taken from it, and it holds 1 messages") {
 			t.Errorf("the refusal is\n%s", log)
 		}
 	}
-	s.command(exitGood, "import", "--queue", "payments")
+	s.command(exit.Good, "import", "--queue", "payments")
 	had(1)
 	refused()
-	s.command(exitGood, "import", "--queue", "payments")
-	s.command(exitBad, "worker", "--drain", "--queue", "payments") // 1 is held
+	s.command(exit.Good, "import", "--queue", "payments")
+	s.command(exit.BadAnswer, "worker", "--drain", "--queue", "payments") // 1 is held
 	// A drain that leaves something gives nothing back: it is doubt, and looked up.
 	had(2)
 	if err := s.redis.RPush(ctx, list, job(t, 100, 0)).Err(); err != nil { // which the look-up finds
@@ -187,9 +189,9 @@ func TestPHPBeforeTheStart(t *testing.T) {
 	w := s.worker("--queue", "payments")
 	eventually(t, "order 2 is released and charged", func() bool { return s.state("2") == zabor.Settled })
 	w.signal(syscall.SIGTERM)
-	w.exit(exitGood)
-	s.command(exitGood, "fence", "settle", "1", "charge", "pay_of_php", "--reason", "found", "--by", "ops", "--yes")
-	s.command(exitGood, "worker", "--drain", "--queue", "payments")
+	w.exit(exit.Good)
+	s.command(exit.Good, "fence", "settle", "1", "charge", "pay_of_php", "--reason", "found", "--by", "ops", "--yes")
+	s.command(exit.Good, "worker", "--drain", "--queue", "payments")
 	had(3)
 	refused()
 	if n := s.provider.Charges("3"); len(n) != 0 {
@@ -206,32 +208,32 @@ func TestANewStepIsTakenOver(t *testing.T) {
 	w := s.worker("--queue", "payments")
 	w.logged("msg=started")
 	w.signal(syscall.SIGTERM)
-	w.exit(exitGood)
+	w.exit(exit.Good)
 	const class, data = `App\\Jobs\\ChargeForMerchant`, `{"orderId":50,"amountCents":1999,"merchantId":"m"}`
 	s.exec(`INSERT INTO failed_jobs (uuid, connection, queue, payload, exception) VALUES ('m1', 'redis', 'payments', '{"uuid":"m1","job":"` + class + `@run","data":` + data + `,"attempts":0}', 'boom')`)
 	s.exec(`INSERT INTO failed_jobs (uuid, connection, queue, payload, exception) VALUES ('m2', 'slow', 'payments', '{"uuid":"m2","job":"` + class + `@run","data":` + strings.Replace(data, "50", "51", 1) + `,"attempts":0}', 'boom')`)
 	s.o.merchant = true
 	s.configure()
 	for _, args := range [][]string{{"--all"}, {"m1"}} {
-		if out, log := s.command(exitUsage, append([]string{"failed", "retry", "--queue", "payments"}, args...)...); !strings.Contains(out, "not imported yet: m1") || !strings.Contains(log, "zabor import") {
+		if out, log := s.command(exit.WrongUsage, append([]string{"failed", "retry", "--queue", "payments"}, args...)...); !strings.Contains(out, "not imported yet: m1") || !strings.Contains(log, "zabor import") {
 			t.Errorf("retry %v:\n%s%s", args, out, log)
 		}
 	}
-	if out, _ := s.command(exitGood, "peek", "payments"); !strings.Contains(out, "verdict  hold") {
+	if out, _ := s.command(exit.Good, "peek", "payments"); !strings.Contains(out, "verdict  hold") {
 		t.Errorf("peek says\n%s", out)
 	}
-	if _, log := s.command(exitUsage, "worker", "--drain", "--queue", "payments"); !strings.Contains(log, `messages of App\Jobs\ChargeForMerchant had no step so far, and it holds 2 messages`) {
+	if _, log := s.command(exit.WrongUsage, "worker", "--drain", "--queue", "payments"); !strings.Contains(log, `messages of App\Jobs\ChargeForMerchant had no step so far, and it holds 2 messages`) {
 		t.Errorf("the refusal is\n%s", log)
 	}
-	s.command(exitGood, "import", "--queue", "payments")
+	s.command(exit.Good, "import", "--queue", "payments")
 	for _, order := range []string{"50", "51"} {
 		if row := s.row(order); row.State != zabor.Held || row.Scope != "test/m" {
 			t.Errorf("order %s: %+v", order, row)
 		}
 	}
-	s.command(exitBad, "worker", "--drain", "--queue", "payments") // they are held
-	s.command(exitGood, "failed", "retry", "m1", "--queue", "payments")
-	s.command(exitBad, "worker", "--drain", "--queue", "payments")
+	s.command(exit.BadAnswer, "worker", "--drain", "--queue", "payments") // they are held
+	s.command(exit.Good, "failed", "retry", "m1", "--queue", "payments")
+	s.command(exit.BadAnswer, "worker", "--drain", "--queue", "payments")
 	if n := s.provider.Stats().Posts; n != 0 {
 		t.Errorf("%d requests for what PHP may have charged", n)
 	}
@@ -248,19 +250,19 @@ func TestADrainListsWhatHasFailed(t *testing.T) {
 	if err := s.redis.RPush(t.Context(), "laravel_database_queues:payments", job(t, 1, 0)).Err(); err != nil { // not what the row's message asks for
 		t.Fatal(err)
 	}
-	_, log := s.command(exitBad, "worker", "--drain", "--queue", "payments")
+	_, log := s.command(exit.BadAnswer, "worker", "--drain", "--queue", "payments")
 	if !strings.Contains(log, "test:1/charge is settled, and its message has failed: ") || !strings.Contains(log, "1 messages of steps, or unreadable ones, have failed") {
 		t.Errorf("the drain says\n%s", log)
 	}
 	var list []failedJSON
-	if err := json.Unmarshal([]byte(s.failedCommand(exitGood, "list", "--json")), &list); err != nil || len(list) != 1 {
+	if err := json.Unmarshal([]byte(s.failedCommand(exit.Good, "list", "--json")), &list); err != nil || len(list) != 1 {
 		t.Fatalf("%+v, %v", list, err)
 	}
-	if out := s.failedCommand(exitGood, "retry", "--all"); !strings.Contains(out, "its row is settled, reference pay_1") || !strings.Contains(out, "0 of 0 done") {
+	if out := s.failedCommand(exit.Good, "retry", "--all"); !strings.Contains(out, "its row is settled, reference pay_1") || !strings.Contains(out, "0 of 0 done") {
 		t.Errorf("retry --all:\n%s", out)
 	}
-	s.failedCommand(exitGood, "forget", list[0].ID, "--reason", "paid", "--yes")
-	s.command(exitGood, "worker", "--drain", "--queue", "payments")
+	s.failedCommand(exit.Good, "forget", list[0].ID, "--reason", "paid", "--yes")
+	s.command(exit.Good, "worker", "--drain", "--queue", "payments")
 }
 
 // A PHP worker that joins a queue with steps is told of as critical within a minute.

@@ -8,6 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"zabor/internal/exit"
+	"zabor/internal/takeover"
+
 	"github.com/redis/go-redis/v9"
 
 	"zabor"
@@ -73,9 +76,9 @@ func TestImportPayments(t *testing.T) {
 				}
 				return r
 			}
-			same := func(r importResult, query, export paidSource, held int) {
+			same := func(r importResult, query, export takeover.Source, held int) {
 				t.Helper()
-				for n, want := range []paidSource{query, export} {
+				for n, want := range []takeover.Source{query, export} {
 					got := r.Payments[n]
 					got.Source, got.Reasons = "", nil
 					if got.Read != want.Read || got.Settled != want.Settled || got.Row != want.Row || got.Held != want.Held || got.Contradicted != want.Contradicted || got.Skipped != want.Skipped {
@@ -86,17 +89,17 @@ func TestImportPayments(t *testing.T) {
 					t.Errorf("%d messages held, want %d", n, held)
 				}
 			}
-			first, second := paidSource{Read: 11, Settled: 5, Row: 1, Held: 3, Contradicted: 1, Skipped: 1}, paidSource{Read: 5, Settled: 4, Skipped: 1}
+			first, second := takeover.Source{Read: 11, Settled: 5, Row: 1, Held: 3, Contradicted: 1, Skipped: 1}, takeover.Source{Read: 5, Settled: 4, Skipped: 1}
 			before := s.dump()
-			same(imported(exitBad, "--dry-run"), first, second, 1)
+			same(imported(exit.BadAnswer, "--dry-run"), first, second, 1)
 			for name, value := range s.dump() {
 				if before[name] != value {
 					t.Errorf("a dry run has changed %s", name)
 				}
 			}
-			same(imported(exitBad), first, second, 1)
-			again := imported(exitBad)
-			same(again, paidSource{Read: 11, Row: 9, Contradicted: 1, Skipped: 1}, paidSource{Read: 5, Row: 4, Skipped: 1}, 0)
+			same(imported(exit.BadAnswer), first, second, 1)
+			again := imported(exit.BadAnswer)
+			same(again, takeover.Source{Read: 11, Row: 9, Contradicted: 1, Skipped: 1}, takeover.Source{Read: 5, Row: 4, Skipped: 1}, 0)
 			if text := again.text(); !strings.Contains(text, "two payments, pay_5a and pay_5b") || !strings.Contains(text, "pay_other") || strings.Contains(text, "pay_6") {
 				t.Errorf("the problems are %s", text)
 			}
@@ -110,7 +113,7 @@ func TestImportPayments(t *testing.T) {
 
 			// One of the two sources alone makes no choice of what both contradicted.
 			s.exec("DELETE FROM payments WHERE ref = 'pay_5b'")
-			s.command(exitBad, "import", "--queue", "payments", "--payments-query", query)
+			s.command(exit.BadAnswer, "import", "--queue", "payments", "--payments-query", query)
 			if row := s.row("5"); row.State != zabor.Held || row.Cause != zabor.ByConflict {
 				t.Errorf("order 5 is %s by %s (%s)", row.State, row.Cause, row.Reason)
 			}
@@ -120,11 +123,11 @@ func TestImportPayments(t *testing.T) {
 
 			// Held first, and explained by a payment later.
 			s.exec("INSERT INTO payments VALUES ('13', 'pay_13', '19.99')")
-			imported(exitBad)
+			imported(exit.BadAnswer)
 			if row := s.row("13"); row.State != zabor.Settled || row.Reference != "pay_13" {
 				t.Errorf("order 13 is %s %q", row.State, row.Reference)
 			}
-			s.command(exitBad, "worker", "--drain", "--queue", "payments")
+			s.command(exit.BadAnswer, "worker", "--drain", "--queue", "payments")
 			if n := s.provider.Stats().Charges; n != 1 {
 				t.Errorf("%d charges, want that of order 11 alone", n)
 			}
@@ -154,7 +157,7 @@ func TestImportDoubtfulPayments(t *testing.T) {
 	if err := os.WriteFile(export, []byte("Txn,Charge,Order,Sum,Cur\npi_6,ch_6,6,1999,EUR\npi_7,pay_7,,1999,EUR\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out, log := s.command(exitBad, "import", "--queue", "payments", "--payments-query", `SELECT order_id, ref AS reference, cents AS amount, 'EUR' AS currency FROM payments`,
+	out, log := s.command(exit.BadAnswer, "import", "--queue", "payments", "--payments-query", `SELECT order_id, ref AS reference, cents AS amount, 'EUR' AS currency FROM payments`,
 		"--provider-export", export, "--columns", "reference=Txn,alias=Charge,order=Order,minor=Sum,currency=Cur")
 	for order, want := range map[string]string{"1": "held", "2": "held", "3": "held", "4": "held", "5": "", "6": "settled ch_6", "7": "settled pay_7"} {
 		row := s.row(order)
@@ -170,7 +173,7 @@ func TestImportDoubtfulPayments(t *testing.T) {
 	if !strings.Contains(log, "names no status") {
 		t.Errorf("no warning that failed payments count too:\n%s", log)
 	}
-	if show, _ := s.command(exitGood, "fence", "show", "3", "charge"); strings.Contains(show, "may have sent") || !strings.Contains(show, "none of zabor's") || !strings.Contains(show, "19.99 EUR") {
+	if show, _ := s.command(exit.Good, "fence", "show", "3", "charge"); strings.Contains(show, "may have sent") || !strings.Contains(show, "none of zabor's") || !strings.Contains(show, "19.99 EUR") {
 		t.Errorf("shown as\n%s", show)
 	}
 }
@@ -194,11 +197,11 @@ func TestImportFindsReferencesOfRows(t *testing.T) {
 				return out
 			}
 			s.exec("INSERT INTO payments VALUES ('2', 'pay_2', 1999), ('3', 'pay_3', 1999)")
-			pay(exitGood)
+			pay(exit.Good)
 			again := "INSERT INTO payments VALUES ('3', 'pay_3', 1999), ('4', 'pay_2', 1999), ('5', '" + called + "', 1999)"
 			for _, flags := range [][]string{{"--dry-run"}, nil, nil} {
 				s.exec(again)
-				out := pay(exitBad, flags...)
+				out := pay(exit.BadAnswer, flags...)
 				for _, text := range []string{"4/charge: the reference pay_2 is that of 2/charge too, whose row had it before and stays settled", "5/charge: the reference " + called + " is that of 1/charge too"} {
 					if !strings.Contains(out, text) {
 						t.Errorf("%v: no %q in\n%s", flags, text, out)

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/term"
 
 	"zabor/dashboard/access"
+	"zabor/internal/exit"
 )
 
 type passwordCommand struct {
@@ -27,7 +28,7 @@ func (c *passwordCommand) Run(p *program) error {
 	}
 	hash, err := access.Hash(password)
 	if err != nil {
-		return usage(err, "a few words in a row are long and easy to keep in mind")
+		return exit.Usage(err, "a few words in a row are long and easy to keep in mind")
 	}
 	if c.JSON {
 		return json.NewEncoder(p.stdout).Encode(map[string]string{"hash": hash})
@@ -41,7 +42,7 @@ func (p *program) readPassword() (string, error) {
 	if !term.IsTerminal(in) {
 		line, err := bufio.NewReader(io.LimitReader(os.Stdin, access.MaxPassword+2)).ReadString('\n')
 		if err != nil && !errors.Is(err, io.EOF) {
-			return "", usage(fmt.Errorf("standard input: %w", err), "")
+			return "", exit.Usage(fmt.Errorf("standard input: %w", err), "")
 		}
 		return strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\r"), nil
 	}
@@ -51,12 +52,12 @@ func (p *program) readPassword() (string, error) {
 		text, err := term.ReadPassword(in)
 		fmt.Fprintln(p.stderr)
 		if err != nil {
-			return "", usage(fmt.Errorf("the terminal: %w", err), "")
+			return "", exit.Usage(fmt.Errorf("the terminal: %w", err), "")
 		}
 		typed[i] = string(text)
 	}
 	if typed[0] != typed[1] {
-		return "", usage(errors.New("the two passwords differ"), "type the same one twice")
+		return "", exit.Usage(errors.New("the two passwords differ"), "type the same one twice")
 	}
 	return typed[0], nil
 }

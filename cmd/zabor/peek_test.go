@@ -14,6 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"zabor"
+	"zabor/internal/exit"
+	"zabor/internal/peek"
 	"zabor/internal/produce"
 	"zabor/sqlstore"
 	"zabor/worker"
@@ -95,10 +97,10 @@ func TestPeek(t *testing.T) {
 			ok(s.redis.XGroupCreateMkStream(ctx, "messages", "symfony", "0").Err())
 			ok(s.redis.XAdd(ctx, &redis.XAddArgs{Stream: "messages", Values: []any{"message", string(entry)}}).Err())
 
-			see := func() map[string]peeked {
+			see := func() map[string]peek.Message {
 				t.Helper()
 				before := s.dump()
-				out, _ := s.command(exitGood, "peek", "--json")
+				out, _ := s.command(exit.Good, "peek", "--json")
 				for _, secret := range []string{"s3cret", "t3rminal", "4111 1111 1111 1111"} {
 					if strings.Contains(out, secret) {
 						t.Errorf("%s is shown", secret)
@@ -106,13 +108,13 @@ func TestPeek(t *testing.T) {
 				}
 				var all struct {
 					Queues   []peekedQueue
-					Messages []peeked
+					Messages []peek.Message
 				}
 				ok(json.Unmarshal([]byte(out), &all))
 				if after := s.dump(); !maps.Equal(before, after) {
 					t.Errorf("peek has changed something:\n%v\n%v", before, after)
 				}
-				found := map[string]peeked{}
+				found := map[string]peek.Message{}
 				for _, m := range all.Messages {
 					name := m.Class
 					if m.Key != nil {
@@ -122,7 +124,7 @@ func TestPeek(t *testing.T) {
 				}
 				return found
 			}
-			verdicts := func(found map[string]peeked, want map[string]verdict) {
+			verdicts := func(found map[string]peek.Message, want map[string]peek.Verdict) {
 				t.Helper()
 				for name, v := range want {
 					if got := found[name]; got.Verdict != v {
@@ -131,10 +133,10 @@ func TestPeek(t *testing.T) {
 				}
 			}
 			found := see()
-			verdicts(found, map[string]verdict{
-				"1": verdictCall, "2": verdictHold, `App\Jobs\SendMail`: verdictForward, `App\Jobs\LoginUser`: verdictRefuse, `App\Jobs\Unknown`: verdictRefuse, "": verdictDecode,
-				"6": verdictRepeat, "7": verdictHold, "8": verdictWait, "9": verdictCall, `App\Jobs\ChargeOrder`: verdictRefuse,
-				"20": verdictCall, "21": verdictHold, "22": verdictHold, "30": verdictCall,
+			verdicts(found, map[string]peek.Verdict{
+				"1": peek.Call, "2": peek.Hold, `App\Jobs\SendMail`: peek.Forward, `App\Jobs\LoginUser`: peek.Refuse, `App\Jobs\Unknown`: peek.Refuse, "": peek.CannotDecode,
+				"6": peek.AnswerExisting, "7": peek.Hold, "8": peek.Wait, "9": peek.Call, `App\Jobs\ChargeOrder`: peek.Refuse,
+				"20": peek.Call, "21": peek.Hold, "22": peek.Hold, "30": peek.Call,
 			})
 			if m := found["21"]; m.Place != worker.Reserved || m.Until == nil || !strings.Contains(m.Reason, "zabor import") {
 				t.Errorf("reserved: %+v", m)
@@ -150,19 +152,19 @@ func TestPeek(t *testing.T) {
 
 			// What would be sent is what is sent.
 			ok(s.store.Meta().Set(ctx, "queue:test/payments", fmt.Appendf(nil, "laravel %d %q\nlaravel %d %q class %q", s.o.redis.DB, list, s.o.redis.DB, list, `App\Jobs\ChargeOrder`)))
-			verdicts(see(), map[string]verdict{"2": verdictWait, "21": verdictWait, "30": verdictCall})
-			s.command(exitGood, "import")
-			verdicts(see(), map[string]verdict{"2": verdictHold, "21": verdictHold, "22": verdictHold})
+			verdicts(see(), map[string]peek.Verdict{"2": peek.Wait, "21": peek.Wait, "30": peek.Call})
+			s.command(exit.Good, "import")
+			verdicts(see(), map[string]peek.Verdict{"2": peek.Hold, "21": peek.Hold, "22": peek.Hold})
 			w := s.worker("--queue", "async")
 			eventually(t, "order 30 is charged", func() bool { return s.state("30") == zabor.Settled })
 			w.signal(syscall.SIGTERM)
-			w.exit(exitGood)
+			w.exit(exit.Good)
 			s.chargedOnce("30")
 			if got, want := s.row("30").ProviderKey, found["30"].Request.Header["Idempotency-Key"]; got != want {
 				t.Errorf("order 30 was sent under %s, and peek had said %s", got, want)
 			}
 
-			out, _ := s.command(exitGood, "peek", "payments", "--limit", "1")
+			out, _ := s.command(exit.Good, "peek", "payments", "--limit", "1")
 			if n := strings.Count(out, "verdict"); n != 4 || !strings.Contains(out, "has more that is [ready]") {
 				t.Errorf("with --limit 1: %d messages\n%s", n, out)
 			}
@@ -189,7 +191,7 @@ func TestPeekAtAFile(t *testing.T) {
 			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			out, _ := s.command(exitGood, "peek", queue, "--message", file)
+			out, _ := s.command(exit.Good, "peek", queue, "--message", file)
 			for _, want := range []string{"test:41/charge", "verdict  call", "19.99 EUR", `"amount":1999`} {
 				if !strings.Contains(out, want) {
 					t.Errorf("%s: no %q in\n%s", name, want, out)
@@ -197,11 +199,11 @@ func TestPeekAtAFile(t *testing.T) {
 			}
 		}
 	}
-	s.command(exitUsage, "peek", "--message", file) // whose is it?
+	s.command(exit.WrongUsage, "peek", "--message", file) // whose is it?
 	if err := os.WriteFile(file, []byte("nonsense"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, _ := s.command(exitGood, "peek", "payments", "--message", file); !strings.Contains(out, "cannot decode") {
+	if out, _ := s.command(exit.Good, "peek", "payments", "--message", file); !strings.Contains(out, "cannot decode") {
 		t.Errorf("nonsense:\n%s", out)
 	}
 
@@ -215,7 +217,7 @@ func TestPeekAtAFile(t *testing.T) {
 	if err := os.WriteFile(file, []byte(job(t, 41, 1)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out, log := s.command(exitGood, "peek", "payments", "--message", file)
+	out, log := s.command(exit.Good, "peek", "payments", "--message", file)
 	if !strings.Contains(out, "(made by zabor migrate)") || !strings.Contains(out, "verdict  hold") || !strings.Contains(log, "zabor migrate") {
 		t.Errorf("before migrate:\n%s%s", out, log)
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"zabor"
+	"zabor/internal/exit"
 	"zabor/internal/servers"
 )
 
@@ -328,7 +329,7 @@ func TestPHPHandlesWhatIsForwarded(t *testing.T) {
 			}
 			put(t, messages...)
 			before := s.values(php.list)
-			s.worker("--drain").exit(exitGood)
+			s.worker("--drain").exit(exit.Good)
 			if got := s.values(php.target); len(got) != 3 || !slices.Equal(got, before) {
 				t.Fatalf("forwarded as\n%q\nwant\n%q", got, before)
 			}
@@ -424,7 +425,7 @@ func TestPHPWorkerIsKilled(t *testing.T) {
 				}
 				eventually(t, "the charge is decided", func() bool { return s.state(order) == want && s.depth() == depth{} })
 				w.signal(syscall.SIGTERM)
-				w.exit(exitGood)
+				w.exit(exit.Good)
 				laravel, symfony := s.failed()
 				if lookup {
 					s.chargedOnce(order)
@@ -466,7 +467,7 @@ func TestPHPRetriesWhatZaborGaveUp(t *testing.T) {
 			first := s.worker("--stop-at", "answered:"+target)
 			first.stopped()
 			s.leaseOver(target)
-			s.worker("--drain").exit(exitBad)
+			s.worker("--drain").exit(exit.BadAnswer)
 			if laravel, symfony := s.failed(); laravel+symfony != 1 || s.state(target) != zabor.Held {
 				t.Fatalf("%d and %d failed messages, the row is %s", laravel, symfony, s.state(target))
 			}
@@ -480,7 +481,7 @@ func TestPHPRetriesWhatZaborGaveUp(t *testing.T) {
 				t.Fatalf("PHP's retry left the queues with %+v, want the message", d)
 			}
 			w := s.worker("--drain")
-			w.exit(exitGood)
+			w.exit(exit.Good)
 			w.logged("msg=done")
 			s.chargedOnce(target)
 			if posts := s.provider.Stats().Posts; posts != 1 {

@@ -2,27 +2,22 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/alecthomas/kong"
 	"golang.org/x/term"
 
-	"zabor/internal/config"
-	"zabor/laravel"
-	"zabor/messenger"
+	"zabor/internal/connect"
+	"zabor/internal/console"
+	"zabor/internal/exit"
+	"zabor/internal/stopat"
 	"zabor/prove"
-	"zabor/sqlstore"
-
-	"github.com/redis/go-redis/v9"
 )
 
 type proveCommand struct {
@@ -61,9 +56,9 @@ func (c *proveCommand) Run(p *program) error {
 	case left == nil:
 		return err
 	case err == nil:
-		return bad(fmt.Errorf("the proof is done, and not all that it had made on your servers could be removed: %w", left), leftHint)
+		return exit.Bad(fmt.Errorf("the proof is done, and not all that it had made on your servers could be removed: %w", left), leftHint)
 	}
-	p.log.Error("not all that the proof had made on your servers could be removed; "+leftHint, "error", left)
+	p.Log.Error("not all that the proof had made on your servers could be removed; "+leftHint, "error", left)
 	return err
 }
 
@@ -73,11 +68,11 @@ func (c *proveCommand) check() error {
 	chosen := len(c.Strategy) + len(c.Moment) + len(c.Queue) + len(c.Death)
 	switch {
 	case !c.Soak && (c.Kills != 0 || c.For != 0):
-		return usage(errors.New("--kills and --for are for --soak"), "")
+		return exit.Usage(errors.New("--kills and --for are for --soak"), "")
 	case c.Soak && (chosen > 0 || c.HTML != ""):
-		return usage(errors.New("--soak has no cells, and no page"), "take --strategy, --moment, --queue, --death and --html out")
+		return exit.Usage(errors.New("--soak has no cells, and no page"), "take --strategy, --moment, --queue, --death and --html out")
 	case c.Kills < 0 || c.For < 0:
-		return usage(errors.New("--kills and --for must be above zero"), "")
+		return exit.Usage(errors.New("--kills and --for must be above zero"), "")
 	}
 	return nil
 }
@@ -88,119 +83,9 @@ func (p *program) named(flag string) bool {
 	return slices.ContainsFunc(p.path, func(part *kong.Path) bool { return part.Flag != nil && part.Flag.Name == flag && !part.Resolved })
 }
 
-// place is where the proof happens: embedded, or where the command line names a
-// configuration, on its servers. A host's ZABOR_CONFIG is for its workers: nobody
-// who types two words means that host's Redis and database by them.
-func (p *program) place(dir string) (place *prove.Place, closePlace func() error, err error) {
-	if !p.named("config") {
-		place, closePlace, err = prove.Embedded(p.ctx, dir)
-	} else {
-		place, closePlace, err = p.ownPlace(dir)
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	place.Version = version
-	for _, variable := range os.Environ() {
-		if !strings.HasPrefix(variable, "ZABOR_") { // what is set for this command is not meant for its workers
-			place.Env = append(place.Env, variable)
-		}
-	}
-	place.Program, err = os.Executable()
-	return place, closePlace, err
-}
-
-func (p *program) ownPlace(dir string) (*prove.Place, func() error, error) {
-	file, err := p.load()
-	if err != nil {
-		return nil, nil, err
-	}
-	list, closeStations, err := stations(file)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer closeStations()
-	on := prove.Installation{Fence: string(file.Fence), RedisURL: string(file.Redis), Keys: map[string]string{}}
-	for _, s := range list {
-		on.Keys[s.queue] = s.key
-	}
-	on.Fencing = fencing(file)
-	var clients []redis.UniversalClient
-	if file.Redis != "" {
-		if on.Redis, err = newRedis(string(file.Redis)); err != nil {
-			return nil, nil, usage(fmt.Errorf("%s: redis: %w", file.Path, err), "")
-		}
-		clients = append(clients, on.Redis)
-	}
-	if on.DSN = symfonyDSN(file); on.DSN != "" {
-		c, err := messenger.ParseDSN(on.DSN)
-		if err != nil {
-			return nil, nil, usage(fmt.Errorf("%s: %w", file.Path, err), "")
-		}
-		on.Stream = redis.NewUniversalClient(c.Options())
-		clients = append(clients, on.Stream)
-	}
-	place, remove, err := prove.OnServers(p.ctx, dir, on)
-	closePlace := func() error {
-		var err error
-		if remove != nil {
-			err = remove()
-		}
-		for _, client := range clients {
-			client.Close()
-		}
-		return err
-	}
-	if err != nil {
-		_ = closePlace() // it has removed what it had made
-		return nil, nil, placeFailure(err)
-	}
-	return place, closePlace, nil
-}
-
-// fencing is what the proof's fence has of the file's own: of the first queue of each
-// framework what that says of missing rows. Nobody shares the proof's queues.
-func fencing(file *config.Config) prove.Fencing {
-	f := prove.Fencing{
-		EncryptionKey: string(file.EncryptionKey), Journal: file.Journal != "", Attempts: file.Attempts,
-		MissingRow: map[prove.Queue]string{prove.Laravel: "doubt", prove.Symfony: "doubt"},
-	}
-	for _, name := range slices.Backward(slices.Sorted(maps.Keys(file.Queues))) {
-		q, framework := file.Queues[name], prove.Laravel
-		if q.Symfony != nil {
-			framework = prove.Symfony
-		}
-		f.MissingRow[framework] = q.MissingRow
-	}
-	return f
-}
-
-// placeFailure is why no proof can happen on an installation's servers.
-func placeFailure(err error) error {
-	if _, ok := errors.AsType[*sqlstore.Problem](err); ok || errors.Is(err, sqlstore.ErrScratchTaken) || errors.Is(err, prove.ErrTaken) {
-		return usage(err, "nothing was run; the proof needs a Redis prefix and a database, schema or folder of its own, see docs/prove.md; without -c it needs no server")
-	}
-	return unreachable(err, "nothing was run; are the servers up, and are the addresses right?")
-}
-
-// symfonyDSN is the DSN of the first of the file's transports; empty: there is
-// none.
-func symfonyDSN(file *config.Config) string {
-	name := ""
-	for queue, q := range file.Queues {
-		if q.Symfony != nil && (name == "" || queue < name) {
-			name = queue
-		}
-	}
-	if name == "" {
-		return ""
-	}
-	return string(file.Queues[name].Symfony.DSN)
-}
-
 func (c *proveCommand) matrix(p *program, place *prove.Place) error {
 	filter := prove.Filter{Strategies: c.Strategy, Moments: c.Moment, Queues: c.Queue, Deaths: c.Death}
-	say := progress(p)
+	say := console.Progress(p.stderr)
 	if !c.JSON {
 		fmt.Fprintf(p.stdout, "One order for each place of the table. Its worker dies at the moment on the left, the queue hands the message\n"+
 			"to another one, and the provider says how often the order was charged. 1 is good, 2 is charged twice, 0 is lost.\n"+
@@ -233,17 +118,17 @@ func (c *proveCommand) matrix(p *program, place *prove.Place) error {
 	}
 	switch {
 	case !report.Good:
-		return bad(errors.New(report.Verdict()), "--html FILE has the timeline of each cell; please report it with that page")
+		return exit.Bad(errors.New(report.Verdict()), "--html FILE has the timeline of each cell; please report it with that page")
 	case !c.JSON && report.Fenced():
 		fmt.Fprintf(p.stdout, "\n%s (%.1f s)\n", report.Verdict(), report.Seconds)
 	}
 	return nil
 }
 
-// unproven is the error of a proof that has no report.
+// unproven is the error of a proof without a report.
 func unproven(p *program, err error) error {
 	if p.ctx.Err() != nil {
-		return bad(errors.New("the proof was stopped before its end: nothing is known of the fence by it"), "")
+		return exit.Bad(errors.New("the proof was stopped before its end: nothing is known of the fence by it"), "")
 	}
 	return fmt.Errorf("prove: %w", err)
 }
@@ -264,7 +149,7 @@ func coloured(p *program) bool {
 
 func (c *proveCommand) soak(p *program, place *prove.Place) error {
 	kills := cmp.Or(c.Kills, 100)
-	say := progress(p)
+	say := console.Progress(p.stderr)
 	start := time.Now()
 	report, err := prove.Soak(p.ctx, place, kills, c.For, func(killed int64) {
 		say("\r%-79s\r", fmt.Sprintf("%d of %d workers killed, %.0f s", killed, kills, time.Since(start).Seconds()))
@@ -281,12 +166,12 @@ func (c *proveCommand) soak(p *program, place *prove.Place) error {
 		report.Print(p.stdout)
 	}
 	if !report.Good {
-		return bad(errors.New("the provider's charges and the rows of the fence are not equal, or something was left over"), "")
+		return exit.Bad(errors.New("the provider's charges and the rows of the fence are not equal, or something was left over"), "")
 	}
 	return nil
 }
 
-// proveWorkerCommand is a worker of one of the strategies that have no fence. Its
+// proveWorkerCommand is a worker of a strategy without a fence. Its
 // settings come by its input.
 type proveWorkerCommand struct {
 	StopAt string `help:"As that of worker."`
@@ -295,45 +180,8 @@ type proveWorkerCommand struct {
 func (c *proveWorkerCommand) Run(p *program) error {
 	var s prove.WorkerSettings
 	if err := json.NewDecoder(os.Stdin).Decode(&s); err != nil {
-		return usage(fmt.Errorf("no settings on the input: %w", err), `"zabor prove" starts this command`)
+		return exit.Usage(fmt.Errorf("no settings on the input: %w", err), `"zabor prove" starts this command`)
 	}
-	store, err := sqlstore.Open(s.Database)
-	if err != nil {
-		return err
-	}
-	defer store.Close()
-	stop := stopAt(c.StopAt)
-	w := &prove.Worker{
-		Strategy: s.Strategy, Provider: s.Provider, Prefix: s.Prefix, LockLife: s.LockLife,
-		Payments: store.DB(), Dialect: store.Dialect(), Scope: s.Scope, At: stop, Log: p.log,
-	}
-	if s.Queue == prove.Laravel {
-		client, err := newRedis(s.Redis)
-		if err != nil {
-			return err
-		}
-		defer client.Close()
-		client.AddHook(ackHook{stop})
-		w.Locks = client
-		w.Source, err = laravel.NewSource(client, laravel.Config{Queue: prove.LaravelQueue, Prefix: s.Prefix, Connection: "redis", RetryAfter: s.Reserve})
-		if err != nil {
-			return err
-		}
-		return w.Run(p.ctx)
-	}
-	config, err := messenger.ParseDSN(s.DSN)
-	if err != nil {
-		return err
-	}
-	client := redis.NewUniversalClient(config.Options())
-	defer client.Close()
-	client.AddHook(ackHook{stop})
-	w.Locks = client
-	source, err := messenger.NewSource(client, messenger.Options{Name: prove.Transport, Config: config, Host: "prove"})
-	if err != nil {
-		return err
-	}
-	defer source.Close(context.WithoutCancel(p.ctx))
-	w.Source = source
-	return w.Run(p.ctx)
+	stop := stopat.Checkpoint(c.StopAt)
+	return prove.RunWorker(p.ctx, s, prove.WorkerOptions{OpenRedis: connect.Redis, Hook: stopat.AckHook(stop), At: stop, Log: p.Log})
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"zabor/internal/exit"
 	"zabor/internal/servers"
 	"zabor/prove"
 	"zabor/sqlstore"
@@ -106,8 +107,8 @@ func soaking() bool { return os.Getenv("ZABOR_SOAK") == "1" }
 func TestProve(t *testing.T) {
 	t.Parallel()
 	page := filepath.Join(t.TempDir(), "proof.html")
-	asExpected(t, proof(t, nil, exitGood, "--strategy", "fence", "--death", "sigkill,sigstop"), 8*2*2)
-	asExpected(t, proof(t, nil, exitGood, "--strategy", "auto-ack,ack-after,unique-lock", "--moment", "before-send,charged,in-ack", "--queue", "laravel", "--death", "sigkill,sigstop", "--html", page), 3*3*2)
+	asExpected(t, proof(t, nil, exit.Good, "--strategy", "fence", "--death", "sigkill,sigstop"), 8*2*2)
+	asExpected(t, proof(t, nil, exit.Good, "--strategy", "auto-ack,ack-after,unique-lock", "--moment", "before-send,charged,in-ack", "--queue", "laravel", "--death", "sigkill,sigstop", "--html", page), 3*3*2)
 	html, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
@@ -164,7 +165,7 @@ func TestProveWhole(t *testing.T) {
 func TestProveTakesNoConfigurationFromTheEnvironment(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, databases[0].open(t), options{})
-	r := proof(t, []string{"ZABOR_CONFIG=" + s.file}, exitGood, "--strategy", "fence", "--moment", "in-ack", "--death", "sigterm", "--queue", "laravel")
+	r := proof(t, []string{"ZABOR_CONFIG=" + s.file}, exit.Good, "--strategy", "fence", "--moment", "in-ack", "--death", "sigterm", "--queue", "laravel")
 	if !strings.HasPrefix(r.Place, "embedded") {
 		t.Errorf("the proof was on %q", r.Place)
 	}
@@ -202,7 +203,7 @@ func TestProveOnServers(t *testing.T) {
 					s.redis.Del(t.Context(), key)
 				}
 			}
-			r := proof(t, nil, exitGood, args...)
+			r := proof(t, nil, exit.Good, args...)
 			asExpected(t, r, cells)
 			if n := r.Settings; !n.Encrypted || !n.Journal || n.Attempts != 7 || n.MissingRow[prove.Laravel] != "capture" || n.MissingRow[prove.Symfony] != "doubt" {
 				t.Errorf("the proof's fence had %+v", n)
@@ -234,7 +235,7 @@ func TestProveOnACluster(t *testing.T) {
 	s := newShop(t, databases[0].open(t), options{redis: servers.RedisDB{Addr: node.Addr()}})
 	s.edit(`redis: "`+s.o.redis.URL()+`"`, `redis: "redis://`+node.Addr()+`?cluster=true"`)
 	s.edit("/messages/symfony?", "/messages/symfony?cluster=1&")
-	asExpected(t, proof(t, nil, exitGood, "-c", s.file, "--strategy", "fence,unique-lock", "--moment", "charged", "--death", "sigkill"), 4)
+	asExpected(t, proof(t, nil, exit.Good, "-c", s.file, "--strategy", "fence,unique-lock", "--moment", "charged", "--death", "sigkill"), 4)
 	if keys := s.scratchKeys(); len(keys) > 0 {
 		t.Errorf("left in Redis: %q", keys)
 	}
@@ -275,7 +276,7 @@ func TestProveTellsWhatItLeaves(t *testing.T) {
 	}
 	may("-unlink")
 	p := start(t, args...)
-	p.exit(exitBad)
+	p.exit(exit.BadAnswer)
 	p.logged("not all that it had made on your servers could be removed: the keys zabor_prove:")
 	if len(s.scratchKeys()) == 0 {
 		t.Fatal("nothing was left")
@@ -286,7 +287,7 @@ func TestProveTellsWhatItLeaves(t *testing.T) {
 			s.redis.Del(t.Context(), key)
 		}
 	}
-	start(t, args...).exit(exitGood)
+	start(t, args...).exit(exit.Good)
 	if keys := s.scratchKeys(); len(keys) > 0 {
 		t.Errorf("left in Redis: %q", keys)
 	}
@@ -318,7 +319,7 @@ func TestProveFindsMutants(t *testing.T) {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
 			args := append([]string{"--strategy", "fence"}, m.args...)
-			r := proof(t, []string{mutantVariable + "=" + m.name}, exitBad, args...)
+			r := proof(t, []string{mutantVariable + "=" + m.name}, exit.BadAnswer, args...)
 			if r.Good {
 				t.Error("the report is good")
 			}
@@ -396,6 +397,6 @@ func TestProveSoak(t *testing.T) {
 func TestProveSoakTellsThatItsTimeWasOver(t *testing.T) {
 	t.Parallel()
 	p := start(t, "prove", "--soak", "--kills", "100000", "--for", "1s")
-	p.exit(exitGood)
+	p.exit(exit.Good)
 	p.logged("of the 100000 kills that were asked for")
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"zabor/internal/exit"
 	"zabor/provider"
 )
 
@@ -58,7 +59,7 @@ func (c *providersList) Run(p *program) error {
 type providerSummary struct {
 	provider.Builtin
 	Callable bool     `json:"callable"`
-	Calls    []string `json:"calls,omitempty"` // names of the lines that are taken
+	Calls    []string `json:"calls,omitempty"` // names of the supported lines
 }
 
 func summary(b provider.Builtin) providerSummary {
@@ -79,7 +80,7 @@ type providersShow struct {
 func (c *providersShow) Run(p *program) error {
 	b, ok := provider.BuiltinNamed(c.Name)
 	if !ok {
-		return usage(fmt.Errorf("there is no profile %q", c.Name), "\"zabor providers list\" names them all; any other provider is described with profile: custom")
+		return exit.Usage(fmt.Errorf("there is no profile %q", c.Name), "\"zabor providers list\" names them all; any other provider is described with profile: custom")
 	}
 	if c.JSON {
 		return json.NewEncoder(p.stdout).Encode(struct {

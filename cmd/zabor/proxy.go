@@ -1,20 +1,12 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"net"
-	"strings"
-	"sync"
-	"time"
 
-	"zabor"
 	"zabor/internal/config"
-	"zabor/proxy"
+	"zabor/internal/exit"
+	"zabor/internal/serve"
 	"zabor/sqlstore"
-	"zabor/step"
-	"zabor/worker"
 )
 
 type proxyCommand struct {
@@ -22,14 +14,19 @@ type proxyCommand struct {
 }
 
 func (c *proxyCommand) Run(p *program) error {
-	return p.serveAll(func(file *config.Config) error {
+	file, store, err := p.openFor(func(file *config.Config) error {
 		if file.Proxy == nil {
-			return usage(fmt.Errorf("%s: no proxy is configured", file.Path), `write proxy: {listen: "127.0.0.1:8070"}`)
+			return exit.Usage(fmt.Errorf("%s: no proxy is configured", file.Path), `write proxy: {listen: "127.0.0.1:8070"}`)
 		}
 		file.Queues = nil // those are the worker's
 		file.Dashboard = nil
 		return nil
-	}, "proxy", c.StopAt, false)
+	})
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	return p.Doors(p.ctx, file, store, "proxy", serve.Options{StopAt: c.StopAt})
 }
 
 type serveCommand struct {
@@ -37,285 +34,30 @@ type serveCommand struct {
 }
 
 func (c *serveCommand) Run(p *program) error {
-	return p.serveAll(func(file *config.Config) error {
+	file, store, err := p.openFor(func(file *config.Config) error {
 		if file.Proxy == nil && len(file.Queues) == 0 {
-			return usage(fmt.Errorf("%s: neither queues nor a proxy are configured", file.Path), "write them under queues: and proxy:; for the dashboard alone type \"zabor dashboard\"")
+			return exit.Usage(fmt.Errorf("%s: neither queues nor a proxy are configured", file.Path), "write them under queues: and proxy:; for the dashboard alone type \"zabor dashboard\"")
 		}
 		return nil
-	}, "serve", "", c.AcceptEviction)
-}
-
-// serveAll runs the doors that the configuration has, over one fence. choose
-// says what is wrong with it, or takes out what is not wanted.
-func (p *program) serveAll(choose func(*config.Config) error, kind, stopMoment string, acceptEviction bool) error {
-	p.serves = true
-	file, store, err := p.openFence()
+	})
 	if err != nil {
 		return err
 	}
 	defer store.Close()
+	return p.Doors(p.ctx, file, store, "serve", serve.Options{AcceptEviction: c.AcceptEviction})
+}
+
+// openFor opens the fence for a process without an end of its own. choose refuses a
+// configuration, or takes out its unwanted parts.
+func (p *program) openFor(choose func(*config.Config) error) (*config.Config, *sqlstore.Store, error) {
+	p.serves = true
+	file, store, err := p.openFence()
+	if err != nil {
+		return nil, nil, err
+	}
 	if err := choose(file); err != nil {
-		return err
-	}
-	endAlerts, err := p.alerts(file)
-	if err != nil {
-		return err
-	}
-	defer endAlerts()
-	stopping := context.AfterFunc(p.ctx, func() { p.log.Info("stopping: what is under way is finished", "seconds_at_most", secondsToStop(file)) })
-	defer stopping()
-	// The doors are closed first; what is in doubt is decided until they are.
-	ctx, cancel := context.WithCancel(p.ctx)
-	defer cancel()
-	core, err := p.newCore(file, store)
-	var open *openProxy
-	if away(err) && len(file.Queues) == 0 && file.Proxy != nil && file.Proxy.Observe {
-		open, core, err = p.observeWithout(ctx, cancel, file, store, err)
-	}
-	if err != nil || core == nil {
-		return err
-	}
-	defer core.close(p)
-	if stopMoment != "" {
-		core.fence.At = stopAt(stopMoment)
-	}
-	door, err := p.newProxy(core)
-	if err != nil {
-		return err
-	}
-	var w *worker.Worker
-	var list []queue
-	if len(file.Queues) > 0 {
-		var closeAll func()
-		if w, list, closeAll, err = p.newWorker(core); err != nil {
-			return err
-		}
-		defer closeAll()
-		if err := p.ready(core, w, list, acceptEviction); err != nil {
-			return err
-		}
-	}
-	lanes := 0
-	if w != nil {
-		lanes = w.Lanes
-	}
-	status := p.statusOf(kind, core, lanes, names(list))
-	if w == nil && file.Proxy.Observe { // nothing is fenced
-		defer p.tellAlive(store, status)()
-	} else {
-		keys, stopKeys, err := p.guardKeys(core, list, status)
-		if err != nil {
-			return err
-		}
-		defer stopKeys()
-		if w != nil {
-			w.KeysChanged, w.Holds = keys.Changed, keys.Holds
-		}
-	}
-	if open == nil {
-		if err := p.recover(core.fence); err != nil {
-			return err
-		}
-		if door != nil {
-			if open, err = p.openProxy(ctx, cancel, door, file); err != nil {
-				return err
-			}
-		}
-	}
-	defer open.close(cancel)
-
-	behind, end := context.WithCancel(context.WithoutCancel(p.ctx))
-	defer end()
-	var queues []worker.Queue
-	if w != nil {
-		queues = w.Queues
-	}
-	served, err := p.serveMetrics(behind, core, queues)
-	if err != nil {
-		return err
-	}
-	pages := func() error { return nil }
-	if file.Dashboard != nil {
-		if pages, err = p.serveDashboard(behind, &office{program: p, file: file, store: store, fence: core.fence, queues: list}); err != nil {
-			return err
-		}
-	}
-	var wg sync.WaitGroup
-	wg.Go(served)
-	wg.Go(func() {
-		if err := pages(); err != nil {
-			p.log.Error("the dashboard is not served any more", "error", err)
-		}
-	})
-	wg.Go(func() { p.resolve(behind, core) })
-	if w != nil {
-		p.log.Info("started", "lanes", w.Lanes, "seconds_to_stop", secondsToStop(file))
-		p.work(ctx, w, list)
-	}
-	failed := open.wait()
-	end()
-	wg.Wait()
-	return failed
-}
-
-// openProxy is a proxy that takes callers.
-type openProxy struct {
-	*proxy.Proxy
-	ended func() error // waits for it
-}
-
-// openProxy lets door take callers until ctx ends; done is called when it takes
-// none any more, for whatever reason.
-func (p *program) openProxy(ctx context.Context, done func(), door *proxy.Proxy, file *config.Config) (*openProxy, error) {
-	secure, err := file.Proxy.ServerTLS(func(err error) { p.log.Error(err.Error()) })
-	if err != nil {
-		return nil, usage(fmt.Errorf("%s: %w", file.Path, err), "")
-	}
-	listener, err := net.Listen("tcp", file.Proxy.Listen)
-	if err != nil {
-		return nil, usage(fmt.Errorf("%s: proxy.listen: %w", file.Path, err), "write an address that is free on this host")
-	}
-	if secure == nil && !loopback(listener.Addr()) {
-		p.log.Warn("the proxy's token and the requests go over the network unencrypted; write tls: under proxy:, or put it behind something that speaks TLS", "listen", file.Proxy.Listen)
-	}
-	failed := make(chan error, 1)
-	go func() {
-		defer done() // one door that fails closes the others
-		err := door.Serve(ctx, listener, secure)
-		if err != nil {
-			err = fmt.Errorf("proxy: %w", err)
-		}
-		if file.Proxy.Observe {
-			p.log.Info("observed", "counts", door.Observed())
-		}
-		failed <- err
-	}()
-	p.log.Info("the proxy listens", "address", listener.Addr().String(), "observe", file.Proxy.Observe, "seconds_to_stop", secondsToStop(file))
-	if file.Proxy.Observe {
-		p.log.Warn("observe: everything passes, and nothing is fenced")
-	}
-	return &openProxy{door, sync.OnceValue(func() error { return <-failed })}, nil
-}
-
-// wait waits until o takes no callers any more, and says why it failed. There may
-// be none.
-func (o *openProxy) wait() error {
-	if o == nil {
-		return nil
-	}
-	return o.ended()
-}
-
-// close waits likewise, once cancel has ended it.
-func (o *openProxy) close(cancel func()) {
-	cancel()
-	_ = o.wait()
-}
-
-// observeWithout lets everything pass while the fence's database is away, and gives
-// the core once it is there: a start in an outage must not stop what is only
-// watched. The core is nil where ctx ends before. why is what is wrong.
-func (p *program) observeWithout(ctx context.Context, cancel func(), file *config.Config, store *sqlstore.Store, why error) (*openProxy, *core, error) {
-	secrets := p.secrets(file)
-	providers, err := p.providers(file, secrets)
-	if err != nil {
+		store.Close()
 		return nil, nil, err
 	}
-	door, err := p.newProxy(&core{file: file, secrets: secrets, providers: providers})
-	if err != nil {
-		return nil, nil, err
-	}
-	open, err := p.openProxy(ctx, cancel, door, file)
-	if err != nil {
-		return nil, nil, err
-	}
-	p.log.Warn("the fence's database is away: everything passes, and nothing is recorded until it is there", "error", why)
-	tick := time.NewTicker(2 * time.Second)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil, nil, open.wait()
-		case <-tick.C:
-		}
-		made, err := p.newCore(file, store)
-		if err == nil {
-			if err = p.recover(made.fence); err == nil {
-				door.Attach(made.fence)
-				p.log.Info("the fence's database is there: what passes is recorded")
-				return open, made, nil
-			}
-			made.close(p)
-		}
-		if !away(err) {
-			open.close(cancel)
-			return nil, nil, err
-		}
-	}
-}
-
-// away reports whether err says that a server cannot be reached.
-func away(err error) bool {
-	f, ok := errors.AsType[*failure](err)
-	return ok && f.code == exitUnreachable
-}
-
-// newProxy wires the proxy; nil: none is configured. It may be made of a core
-// without a fence to see whether it can be.
-func (p *program) newProxy(c *core) (*proxy.Proxy, error) {
-	x := c.file.Proxy
-	if x == nil {
-		return nil, nil
-	}
-	upstreams := map[string]proxy.Upstream{}
-	for name, one := range c.providers {
-		upstreams[name] = proxy.Upstream{Provider: one, Account: c.file.Providers[name].Account, Volatile: x.Volatile[name]}
-	}
-	steps := c.file.Compiled()
-	options := proxy.Options{
-		Fence: c.fence, Upstreams: upstreams, Scope: c.file.Scope,
-		Attempts: c.file.Attempts, HoldAfter: c.file.HoldAfter, PendingFor: c.file.PendingFor,
-		Check: func(scoped bool, k zabor.Key) error { return checkProxied(steps, scoped, k) },
-		Show:  func(row zabor.Row) any { return fenceJSON(row) },
-		Allow: x.Allow, Unfenced: x.Unfenced,
-		Trusted: x.TLS != nil && x.TLS.ClientCA != "",
-		Observe: x.Observe, MaxBody: x.MaxBody, Log: p.log,
-	}
-	if x.Token != "" {
-		options.Token = c.secrets.ProxyToken
-	}
-	c.traceProxy(&options)
-	door, err := proxy.New(options)
-	if err != nil {
-		return nil, usage(fmt.Errorf("%s: proxy.%w", c.file.Path, err), "")
-	}
-	return door, nil
-}
-
-// checkProxied demands of a key whose step is configured what the step demands
-// of its messages, and that its hooks need no message.
-func checkProxied(steps []*step.Step, scoped bool, k zabor.Key) error {
-	name, _, part := strings.Cut(k.Step, ":")
-	for _, s := range steps {
-		if scoped && s.HasPart() && k.Order == s.Name() { // zabor:1001:refund:R-7
-			return fmt.Errorf("%s is a step, and stands where the order belongs: write a colon within a part as %%3A: zabor:ORDER:%s%%3A%s", s.Name(), s.Name(), k.Step)
-		}
-		if s.Name() != name {
-			continue
-		}
-		switch {
-		case s.HasPart() && !part:
-			return fmt.Errorf("step %s has parts, so that two of an order are two: write %s:ID", name, name)
-		case s.HasScope() && !scoped:
-			return fmt.Errorf("step %s has a scope of its own: write it into Zabor-Scope", name)
-		case len(s.Binds()) > 0:
-			return fmt.Errorf("the hooks of step %s bind %s of a message, and a proxied call has none: let them bind the row alone", name, strings.Join(s.Binds(), ", "))
-		}
-	}
-	return nil
-}
-
-func loopback(a net.Addr) bool {
-	tcp, ok := a.(*net.TCPAddr)
-	return ok && tcp.IP.IsLoopback()
+	return file, store, nil
 }

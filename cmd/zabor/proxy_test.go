@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"zabor"
+	"zabor/internal/exit"
 	"zabor/internal/servers"
 	"zabor/sandbox"
 )
@@ -114,7 +115,7 @@ func TestKilledProxyChargesOnce(t *testing.T) {
 				s.chargedOnce(control)
 				s.chargedOnce(target)
 				p.signal(syscall.SIGTERM)
-				p.exit(exitGood)
+				p.exit(exit.Good)
 			})
 		}
 	}
@@ -227,7 +228,7 @@ func TestProxyStops(t *testing.T) {
 	if status := <-answered; status != 201 {
 		t.Errorf("status %d, want 201", status)
 	}
-	p.exit(exitGood)
+	p.exit(exit.Good)
 	s.chargedOnce("1001")
 }
 
@@ -245,7 +246,7 @@ func TestServe(t *testing.T) {
 		t.Errorf("the worker's order through the proxy: %d %s, %v", status, body, err)
 	}
 	p.signal(syscall.SIGTERM)
-	p.exit(exitGood)
+	p.exit(exit.Good)
 	for _, id := range []string{"1001", "1002", "1003"} {
 		s.chargedOnce(id)
 	}
@@ -278,7 +279,7 @@ func TestObserverStartsWithoutDatabase(t *testing.T) {
 		t.Errorf("%d %v %s, %v", status, h, body, err)
 	}
 	p.signal(syscall.SIGTERM)
-	p.exit(exitGood)
+	p.exit(exit.Good)
 }
 
 // While the database is away nothing is sent; when it is back, calls are made.

@@ -8,6 +8,9 @@ import (
 
 	"zabor"
 	"zabor/audit"
+	"zabor/internal/connect"
+	"zabor/internal/console"
+	"zabor/internal/exit"
 	"zabor/provider"
 	"zabor/sqlstore"
 	"zabor/step"
@@ -19,7 +22,7 @@ import (
 func (p *program) reversed(ctx context.Context, store *sqlstore.Store, row zabor.Row, what string) (told bool, err error) {
 	notes, err := store.History().Of(ctx, row.Key)
 	if err != nil {
-		return false, storeFailure(err)
+		return false, exit.Store(err)
 	}
 	what = fmt.Sprintf("%s says of %s: %s", row.Provider, row.Reference, what)
 	for _, n := range notes {
@@ -28,9 +31,9 @@ func (p *program) reversed(ctx context.Context, store *sqlstore.Store, row zabor
 		}
 	}
 	if err := store.Note(ctx, row.Key, zabor.Note{Epoch: row.Claim.Epoch, Kind: sqlstore.Reversed, Text: what}); err != nil {
-		return false, storeFailure(err)
+		return false, exit.Store(err)
 	}
-	p.alert(zabor.Alert{
+	p.Alert(zabor.Alert{
 		Severity: zabor.Warning, Code: "reversed", Key: row.Key, State: row.State, Amount: row.Amount, Provider: row.Provider,
 		Text: "the money of a settled row went back: " + what + "; the row stays settled, and nothing is called for it",
 		Next: "zabor fence show " + row.Order + " " + row.Step,
@@ -47,17 +50,17 @@ func (a *auditor) noteReversed(ctx context.Context, ledger *audit.Ledger) error 
 		if d.Kind != audit.Reversed {
 			continue
 		}
-		row, err := a.store.Load(ctx, d.Key)
+		row, err := a.Store.Load(ctx, d.Key)
 		switch {
 		case errors.Is(err, zabor.ErrNoRow):
 			continue
 		case err != nil:
-			return storeFailure(err)
+			return exit.Store(err)
 		case row.State != zabor.Settled || row.Reference != d.Reference:
 			continue // it has changed since it was read
 		}
 		what, _, _ := strings.Cut(d.Place, ", ")
-		if _, err := a.reversed(ctx, a.store, row, what); err != nil {
+		if _, err := a.reversed(ctx, a.Store, row, what); err != nil {
 			return err
 		}
 	}
@@ -79,7 +82,7 @@ func (*fenceLook) Help() string {
 
 func (c *fenceLook) Run(p *program) error {
 	if (c.Order == "" || c.Step == "") == (c.Reference == "") {
-		return usage(errors.New("which row? write order and step, or --reference"), `zabor fence look ORDER STEP, or zabor fence look --reference ID`)
+		return exit.Usage(errors.New("which row? write order and step, or --reference"), `zabor fence look ORDER STEP, or zabor fence look --reference ID`)
 	}
 	file, store, err := p.openFence()
 	if err != nil {
@@ -90,21 +93,21 @@ func (c *fenceLook) Run(p *program) error {
 	if c.Reference != "" {
 		rows, err := store.Reports().OfReference(p.ctx, file.Scope, c.Reference, 0)
 		if err != nil {
-			return storeFailure(err)
+			return exit.Store(err)
 		}
 		keys = keys[:0]
 		for _, row := range rows {
 			keys = append(keys, row.Key)
 		}
 		if len(keys) == 0 {
-			return bad(fmt.Errorf("no row has the reference %s; nothing was asked", printable(c.Reference)), "is it the payment's own id? a webhook about a refund or a dispute names the payment in another field")
+			return exit.Bad(fmt.Errorf("no row has the reference %s; nothing was asked", console.Printable(c.Reference)), "is it the payment's own id? a webhook about a refund or a dispute names the payment in another field")
 		}
 	}
-	providers, err := p.providers(file, p.secrets(file))
+	providers, err := connect.OpenProviders(file, p.Secrets(file))
 	if err != nil {
 		return err
 	}
-	endAlerts, err := p.alerts(file)
+	endAlerts, err := p.Alerts(file)
 	if err != nil {
 		return err
 	}
@@ -117,27 +120,27 @@ func (c *fenceLook) Run(p *program) error {
 	return nil
 }
 
-func (c *fenceLook) look(p *program, store *sqlstore.Store, providers map[string]*provider.Provider, key zabor.Key) error {
+func (c *fenceLook) look(p *program, store *sqlstore.Store, providers connect.Providers, key zabor.Key) error {
 	row, err := store.Load(p.ctx, key)
 	switch one := providers[row.Provider]; {
 	case errors.Is(err, zabor.ErrNoRow):
-		return bad(fmt.Errorf("%s has no row; nothing was asked", key), "keys are compared byte for byte, with their scope")
+		return exit.Bad(fmt.Errorf("%s has no row; nothing was asked", key), "keys are compared byte for byte, with their scope")
 	case err != nil:
-		return storeFailure(err)
+		return exit.Store(err)
 	case row.State != zabor.Settled:
-		fmt.Fprintf(p.stdout, "%s is %s: a running worker or proxy finds out what came of it; nothing was asked\n", printable(key.String()), row.State)
+		fmt.Fprintf(p.stdout, "%s is %s: a running worker or proxy finds out what came of it; nothing was asked\n", console.Printable(key.String()), row.State)
 		return nil
 	case one == nil:
-		return bad(fmt.Errorf("%s was settled at %s, which is not configured; nothing was asked", key, printable(row.Provider)), "write the provider under providers:")
+		return exit.Bad(fmt.Errorf("%s was settled at %s, which is not configured; nothing was asked", key, console.Printable(row.Provider)), "write the provider under providers:")
 	default:
 		what, err := one.WentBack(p.ctx, row)
 		switch {
 		case errors.Is(err, provider.ErrNoObject):
-			return bad(fmt.Errorf("%s, reference %s: %s has no request for it, or does not know it there", key, printable(row.Reference), row.Provider), "look it up in the provider's dashboard; zabor audit --provider-list or --provider-export finds what went back too")
+			return exit.Bad(fmt.Errorf("%s, reference %s: %s has no request for it, or does not know it there", key, console.Printable(row.Reference), row.Provider), "look it up in the provider's dashboard; zabor audit --provider-list or --provider-export finds what went back too")
 		case err != nil:
-			return unreachable(err, "nothing was noted; try again")
+			return exit.Unreachable(err, "nothing was noted; try again")
 		case what == "":
-			fmt.Fprintf(p.stdout, "%s is settled, and %s says nothing of money that went back\n", printable(key.String()), row.Provider)
+			fmt.Fprintf(p.stdout, "%s is settled, and %s says nothing of money that went back\n", console.Printable(key.String()), row.Provider)
 			return nil
 		}
 		told, err := p.reversed(p.ctx, store, row, what)
@@ -148,7 +151,7 @@ func (c *fenceLook) look(p *program, store *sqlstore.Store, providers map[string
 		if !told {
 			known = ", as was noted before"
 		}
-		fmt.Fprintf(p.stdout, "%s: %s says of %s: %s%s; the row stays settled\n", printable(key.String()), row.Provider, printable(row.Reference), printable(what), known)
+		fmt.Fprintf(p.stdout, "%s: %s says of %s: %s%s; the row stays settled\n", console.Printable(key.String()), row.Provider, console.Printable(row.Reference), console.Printable(what), known)
 		return nil
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"zabor"
+	"zabor/internal/exit"
 	"zabor/internal/servers"
 	"zabor/sqlstore"
 )
@@ -63,7 +64,7 @@ func TestMoneyThatWentBack(t *testing.T) {
 	s.add("alerts: [\"" + in.address() + "\"]\nmetrics: {listen: \"${METRICS:-127.0.0.1:" + fmt.Sprint(servers.Port(t)) + "}\"}\n")
 	s.redis.RPush(t.Context(), "laravel_database_queues:payments", job(t, 1, 0), job(t, 2, 0), job(t, 3, 0))
 	w := s.worker("--drain")
-	w.exit(exitGood)
+	w.exit(exit.Good)
 	row := func(order string) (zabor.Row, []string) {
 		t.Helper()
 		notes, err := s.store.History().Of(t.Context(), key(order))
@@ -93,36 +94,36 @@ func TestMoneyThatWentBack(t *testing.T) {
 		references[order] = s.row(order).Reference
 	}
 
-	if out, _ := s.command(exitGood, "fence", "look", "1", "charge"); !strings.Contains(out, "nothing of money that went back") {
+	if out, _ := s.command(exit.Good, "fence", "look", "1", "charge"); !strings.Contains(out, "nothing of money that went back") {
 		t.Errorf("before: %s", out)
 	}
 	say("refunded", references["1"])
 	for range 2 {
-		if out, _ := s.command(exitGood, "fence", "look", "--reference", references["1"]); !strings.Contains(out, `/status is "refunded"`) {
+		if out, _ := s.command(exit.Good, "fence", "look", "--reference", references["1"]); !strings.Contains(out, `/status is "refunded"`) {
 			t.Errorf("a webhook's look: %s", out)
 		}
 	}
 	noted("1", "refunded")
 	say("charged_back", references["1"], references["2"])
-	s.command(exitGood, "fence", "look", "1", "charge")
+	s.command(exit.Good, "fence", "look", "1", "charge")
 	noted("1", "refunded", "charged_back")
 	noted("2")
 	if n := strings.Count(in.all(), "went back"); n != 2 {
 		t.Errorf("%d alerts, want 2:\n%s", n, in.all())
 	}
 	for _, args := range [][]string{{"1"}, {"1", "charge", "--reference", "x"}, {}} {
-		s.command(exitUsage, append([]string{"fence", "look"}, args...)...)
+		s.command(exit.WrongUsage, append([]string{"fence", "look"}, args...)...)
 	}
-	s.command(exitBad, "fence", "look", "9", "charge")
-	s.command(exitBad, "fence", "look", "--reference", "pay_of_nobody")
+	s.command(exit.BadAnswer, "fence", "look", "9", "charge")
+	s.command(exit.BadAnswer, "fence", "look", "--reference", "pay_of_nobody")
 
 	// By the list: an audit alone reads, one that publishes notes.
-	a := s.audit(exitGood, "--provider-list", "acquirer", "--no-queues")
+	a := s.audit(exit.Good, "--provider-list", "acquirer", "--no-queues")
 	if a.Kinds["reversed"] != 2 || a.Kinds["row-without-success"] != 0 {
 		t.Errorf("by the list: %+v", a.Kinds)
 	}
 	noted("2")
-	s.audit(exitGood, "--provider-list", "acquirer", "--no-queues", "--publish")
+	s.audit(exit.Good, "--provider-list", "acquirer", "--no-queues", "--publish")
 	noted("2", "charged_back")
 	metrics := fmt.Sprintf("127.0.0.1:%d", servers.Port(t))
 	say("charged_back", references["1"], references["2"], references["3"])
@@ -139,7 +140,7 @@ func TestMoneyThatWentBack(t *testing.T) {
 
 	// A second dispatch of the order is acked: nothing is called.
 	s.redis.RPush(t.Context(), "laravel_database_queues:payments", strings.Replace(job(t, 1, 0), `"uuid":"`, `"uuid":"again-`, 1))
-	s.worker("--drain").exit(exitGood)
+	s.worker("--drain").exit(exit.Good)
 	for _, order := range []string{"1", "2", "3"} {
 		s.chargedOnce(order)
 	}

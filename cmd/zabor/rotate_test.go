@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -16,6 +15,8 @@ import (
 
 	"zabor"
 	"zabor/internal/config"
+	"zabor/internal/connect"
+	"zabor/internal/exit"
 	"zabor/provider"
 )
 
@@ -42,8 +43,7 @@ func TestASecretIsReadAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &program{log: slog.New(slog.DiscardHandler)}
-	providers, err := p.providers(c, p.secrets(c))
+	providers, err := connect.OpenProviders(c, c.Rotation(func(error) {}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,10 +56,10 @@ func TestASecretIsReadAgain(t *testing.T) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if o := call(providers)(ctx, row); o.Verdict != zabor.Done {
+		if o := providers.Call(ctx, row); o.Verdict != zabor.Done {
 			t.Errorf("call: %+v", o)
 		}
-		if _, err := lookup(providers)(ctx, row); err != nil {
+		if _, err := providers.Lookup(ctx, row); err != nil {
 			t.Error(err)
 		}
 		mu.Lock()
@@ -144,7 +144,7 @@ func TestTheProxysTokenIsReadAgain(t *testing.T) {
 	}
 	knows(three, one, two)
 	p.signal(syscall.SIGTERM)
-	p.exit(exitGood)
+	p.exit(exit.Good)
 	if log := p.log.String(); strings.Contains(log, "0123456789abcdef") {
 		t.Errorf("the log has a token:\n%s", log)
 	}

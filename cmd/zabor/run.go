@@ -5,29 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
-	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
 
 	"zabor"
-	"zabor/card"
+	"zabor/internal/console"
+	"zabor/internal/exit"
+	"zabor/internal/serve"
 )
 
-// Exit codes, as the documentation promises them.
-const (
-	exitGood        = 0
-	exitBad         = 1 // done, and the answer is bad
-	exitUsage       = 2 // usage or configuration
-	exitUnreachable = 3 // a server cannot be reached; nothing was changed
-	exitFault       = 4 // a fault of zabor itself
-)
-
-// cli is every command and flag. Global flags, and those of commands that run until they
-// are stopped, may also come as ZABOR_FLAG_NAME. What a person confirms or filters may not.
+// cli is every command and flag. Global flags, and flags of commands without an end of their
+// own, may also come as ZABOR_FLAG_NAME. A person's confirmations and filters may not.
 type cli struct {
 	Config    string `short:"c" placeholder:"FILE" help:"The configuration. Else $ZABOR_CONFIG, ./zabor.yaml, /etc/zabor/zabor.yaml."`
 	EnvFile   string `placeholder:"FILE" help:"A dotenv file beside the environment, such as the application's .env; the environment wins."`
@@ -61,23 +51,16 @@ type cli struct {
 	Manual      manualCommand      `cmd:"" hidden:"" help:"Write the manual's pages, as Markdown."`
 }
 
-// program is what every command is given.
+// program is the argument of every command.
 type program struct {
 	ctx            context.Context
 	stdout, stderr io.Writer
-	log            *slog.Logger
-	cli            *cli
-	model          *kong.Application // the commands and flags
-	path           []*kong.Path      // the command line, as it was read
-	send           func(zabor.Alert) // to the alert addresses; nil: alerts go to the log only
-	lost           func() int64      // messages of alerts that no address has taken; nil: none are sent
-	count          func(zabor.Alert) // for the metrics; nil: there are none
+	*serve.Process
+	cli   *cli
+	model *kong.Application // the commands and flags
+	path  []*kong.Path      // the command line, as it was read
 
-	serves bool // the command runs until a signal stops it, which is no failure
-
-	// seed spoils the fence's store, so that tests see whether "zabor prove"
-	// finds it out. It is nil in every program but theirs.
-	seed func(zabor.Store) zabor.Store
+	serves bool // the command runs until a signal: this is no failure
 }
 
 // run is the whole program; it returns the exit code.
@@ -107,14 +90,15 @@ func runSeeded(ctx context.Context, args []string, stdout, stderr io.Writer, see
 	if err != nil {
 		fmt.Fprintf(stderr, "zabor: error: %v\n", err)
 		fmt.Fprintf(stderr, "zabor: hint: %q shows every command and flag\n", "zabor --help")
-		return exitUsage
+		return exit.WrongUsage
 	}
-	p := &program{ctx: ctx, stdout: stdout, stderr: stderr, cli: &c, model: parser.Model, path: parsed.Path, log: newLog(&c, stderr), seed: seed}
+	p := &program{ctx: ctx, stdout: stdout, stderr: stderr, cli: &c, model: parser.Model, path: parsed.Path, Process: &serve.Process{Log: console.NewLog(stderr, c.LogFormat, c.LogLevel), Say: console.Progress(stderr), Version: version, Seed: seed}}
+	p.Reload = p.load
 	return p.report(parsed.Run(p))
 }
 
-// withoutVariables takes the environment variable from each flag of a command that does
-// one thing and ends: a variable that was left over must confirm nothing.
+// withoutVariables takes the environment variable from each flag of a command with an end
+// of its own: a forgotten variable must not confirm.
 func withoutVariables(k *kong.Kong) error {
 	return kong.Visit(k.Model, func(node kong.Visitable, next kong.Next) error {
 		command, ok := node.(*kong.Node)
@@ -127,8 +111,8 @@ func withoutVariables(k *kong.Kong) error {
 	})
 }
 
-// asked is args in the words that the parser knows: no words, "help" and "--version" are
-// what people type first.
+// asked is args in the words of the parser: no words, "help" and "--version" are
+// typed first by many people.
 func asked(args []string) []string {
 	switch {
 	case len(args) == 0:
@@ -141,85 +125,22 @@ func asked(args []string) []string {
 	return args
 }
 
-func newLog(c *cli, w io.Writer) *slog.Logger {
-	var level slog.Level
-	_ = level.UnmarshalText([]byte(c.LogLevel)) // kong has checked it
-	options := &slog.HandlerOptions{Level: level, ReplaceAttr: withoutCards}
-	if c.LogFormat == "json" {
-		return slog.New(slog.NewJSONHandler(w, options))
-	}
-	return slog.New(slog.NewTextHandler(w, options))
-}
-
-// withoutCards masks card numbers in what is logged: an error may quote what a
-// database or a provider was sent. Keys stay as they are.
-func withoutCards(_ []string, a slog.Attr) slog.Attr {
-	var text string
-	switch v := a.Value.Any().(type) {
-	case string:
-		text = v
-	case error:
-		text = v.Error()
-	default:
-		return a
-	}
-	if card.In(text) {
-		a.Value = slog.StringValue(card.Mask(text))
-	}
-	return a
-}
-
-// reportFault prints a panic on one line, with the place in the source, and returns
-// the exit code.
-func reportFault(to io.Writer, fault any) int {
-	where := "an unknown place"
-	frames := make([]uintptr, 64)
-	list := runtime.CallersFrames(frames[:runtime.Callers(1, frames)])
-	for panicked, more := false, true; more; {
-		var frame runtime.Frame
-		frame, more = list.Next()
-		switch {
-		case frame.Function == "runtime.gopanic":
-			panicked = true
-		case panicked && !strings.HasPrefix(frame.Function, "runtime."):
-			where, more = fmt.Sprintf("%s:%d", filepath.Base(frame.File), frame.Line), false
-		}
-	}
-	text := card.Mask(strings.Join(strings.Fields(fmt.Sprint(fault)), " "))
-	fmt.Fprintf(to, "zabor: error: this is a fault in zabor %s: %s (%s). Please report this line; CONTRIBUTING.md says where. Rows and messages are as they were saved: start the command again\n", version, text, where)
-	return exitFault
-}
-
-// failure is an error with the exit code it deserves and what to do next.
-type failure struct {
-	code int
-	err  error
-	hint string // may be empty
-}
-
-func (f *failure) Error() string { return f.err.Error() }
-func (f *failure) Unwrap() error { return f.err }
-
-func usage(err error, hint string) error       { return &failure{exitUsage, err, hint} }
-func unreachable(err error, hint string) error { return &failure{exitUnreachable, err, hint} }
-func bad(err error, hint string) error         { return &failure{exitBad, err, hint} }
-
 // report prints err with its hint and returns the exit code.
 func (p *program) report(err error) int {
 	if err == nil {
-		return exitGood
+		return exit.Good
 	}
-	code, hint := exitBad, ""
-	if f, ok := errors.AsType[*failure](err); ok {
-		code, hint = f.code, f.hint
+	code, hint := exit.BadAnswer, ""
+	if f, ok := errors.AsType[*exit.Error](err); ok {
+		code, hint = f.Code, f.Hint
 	}
-	if p.ctx.Err() != nil && code == exitUnreachable {
-		// It is this process that did not wait for the server.
+	if p.ctx.Err() != nil && code == exit.NotReached {
+		// This process did not wait for the server.
 		if p.serves {
 			fmt.Fprintln(p.stderr, "zabor: stopped before it had started; no message was taken")
-			return exitGood
+			return exit.Good
 		}
-		err, code, hint = errors.New("stopped by a signal before it was done"), exitBad, "what was done until then stays; type the same command again"
+		err, code, hint = errors.New("stopped by a signal before it was done"), exit.BadAnswer, "what was done until then stays; type the same command again"
 	}
 	for _, line := range strings.Split(strings.TrimRight(err.Error(), "\n"), "\n") {
 		fmt.Fprintf(p.stderr, "zabor: error: %s\n", line)

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"zabor/internal/exit"
 	"zabor/sandbox"
 )
 
@@ -22,7 +23,7 @@ func (c *sandboxCommand) Run(p *program) error {
 	s := sandbox.New(sandbox.Options{KeyLife: c.KeyLife, IgnoreKeys: c.IgnoreKeys, LookupLag: c.LookupLag})
 	listener, err := net.Listen("tcp", c.Listen)
 	if err != nil {
-		return usage(err, "write another address after --listen")
+		return exit.Usage(err, "write another address after --listen")
 	}
 	fmt.Fprintf(p.stdout, "http://%s\n", listener.Addr())
 	server := &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second}

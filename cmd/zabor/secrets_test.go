@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 
+	"zabor/internal/exit"
+
 	"github.com/redis/go-redis/v9"
 
 	"zabor"
@@ -55,9 +57,9 @@ func TestAWrongAppSecretStopsTheStart(t *testing.T) {
 	s.signed("12", "old")
 	s.secret("typo")
 	for _, args := range [][]string{{"worker", "--drain", "--queue", "async"}, {"config", "check", "--live"}} {
-		code := exitUsage
+		code := exit.WrongUsage
 		if args[0] == "config" {
-			code = exitBad
+			code = exit.BadAnswer
 		}
 		out, log := s.command(code, args...)
 		if all := out + log; !strings.Contains(all, "queue async: none of the first 8 messages of steps can be read") || !strings.Contains(all, "queues.async.symfony.app_secret") {
@@ -68,7 +70,7 @@ func TestAWrongAppSecretStopsTheStart(t *testing.T) {
 		t.Errorf("%d messages are left, and %d were kept unreadable", n, s.count("zabor_unreadable"))
 	}
 	s.edit(`"typo"`, `"new, old"`)
-	s.command(exitGood, "worker", "--drain", "--queue", "async")
+	s.command(exit.Good, "worker", "--drain", "--queue", "async")
 	for i := range 13 {
 		s.chargedOnce(fmt.Sprint(i))
 	}
@@ -80,13 +82,13 @@ func TestAWrongAppKeyStopsTheStart(t *testing.T) {
 	s := newShop(t, databases[0].open(t), options{})
 	s.encrypted("enc-1")
 	s.edit("laravel: {", "laravel: {app_key: \"base64:"+strings.Repeat("A", 43)+"=\", ")
-	_, log := s.command(exitUsage, "worker", "--drain", "--queue", "payments")
+	_, log := s.command(exit.WrongUsage, "worker", "--drain", "--queue", "payments")
 	if !strings.Contains(log, "queue payments: none of the first 1 messages of steps can be read") || !strings.Contains(log, "queues.payments.laravel.app_key") {
 		t.Errorf("the start says\n%s", log)
 	}
 	// Beside one that can be read it is parked, and the drain does not say 0.
 	s.order("1")
-	_, log = s.command(exitBad, "worker", "--drain", "--queue", "payments")
+	_, log = s.command(exit.BadAnswer, "worker", "--drain", "--queue", "payments")
 	s.chargedOnce("1")
 	if laravel, _ := s.failed(); laravel != 1 || !strings.Contains(log, "a message without a key, and its message has failed: enc-1") {
 		t.Errorf("%d failed jobs; the drain says\n%s", laravel, log)
@@ -127,7 +129,7 @@ func TestUnreadablePayments(t *testing.T) {
 	if n := strings.Count(p.log.String(), "ALERT parked"); n != 5 {
 		t.Errorf("%d alerts, want 5", n)
 	}
-	_, log := s.command(exitBad, "worker", "--drain", "--queue", "async")
+	_, log := s.command(exit.BadAnswer, "worker", "--drain", "--queue", "async")
 	if !strings.Contains(log, "5 messages of steps, or unreadable ones, have failed") {
 		t.Errorf("the drain says\n%s", log)
 	}
@@ -151,7 +153,7 @@ func TestUnreadablePayments(t *testing.T) {
 			t.Errorf("not the one that a worker had: %s", line)
 		}
 	}
-	s.command(exitGood, "worker", "--drain", "--queue", "async")
+	s.command(exit.Good, "worker", "--drain", "--queue", "async")
 }
 
 // count counts the rows of a table.

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"zabor"
+	"zabor/internal/exit"
 	"zabor/internal/servers"
 )
 
@@ -88,32 +89,32 @@ func TestStartUpRefuses(t *testing.T) {
 		code    int
 		want    string
 	}{
-		{"a cache whose prefix begins the queue's keys", "keep_apart: [{prefix: laravel_database_, db: DB}]\n", nil, "", exitUsage, "keep_apart[0]: the keys of queue payments"},
-		{"a cache without a prefix", "keep_apart: [{prefix: '', db: DB}]\n", nil, "", exitUsage, "whoever clears these by their prefix deletes messages"},
-		{"sessions that begin as the stream does", "keep_apart: [{prefix: messages_, db: DB}]\n", nil, "", exitUsage, "the keys of queue async"},
-		{"a prefix of its own", "keep_apart: [{prefix: 'cache:', db: DB}]\n", nil, "", exitGood, "no prefix protects messages from FLUSHDB"},
-		{"another database", "keep_apart: [{prefix: laravel_database_, db: 0}]\n", nil, "", exitGood, "started"},
-		{"a forward to a stream that is consumed", "bus: {forward: {Mail: messages}}\n", nil, "", exitUsage, "bus.forward.Mail: messages is the stream of queue async"},
-		{"a step that goes on to a stream that is consumed", "    then: messages\n", nil, "", exitUsage, "steps.charge.then: messages is the stream of queue async"},
-		{"a step that goes on to a queue that is consumed", "    then: payments\n", nil, "", exitUsage, "steps.charge.then: queue payments is one that zabor takes from"},
-		{"a forward of everything", "bus: {forward: {'*': default}}\n", nil, "", exitGood, "every message that has no step is forwarded"},
-		{"an evicting server", "", evicting, "", exitUsage, "maxmemory-policy allkeys-lru"},
-		{"an evicting server that forbids CONFIG", "", managed, "", exitUsage, "maxmemory-policy allkeys-lru"},
-		{"a server that tells nothing, evicting or not", "", blind, "", exitGood, "cannot tell whether Redis evicts"},
-		{"an evicting server that was accepted", "", evicting, "--accept-eviction", exitGood, "which was accepted"},
-		{"a PHP consumer", "", consumer("consumer"), "", exitUsage, `queue async: consumer "consumer" of group symfony asked for messages`},
+		{"a cache whose prefix begins the queue's keys", "keep_apart: [{prefix: laravel_database_, db: DB}]\n", nil, "", exit.WrongUsage, "keep_apart[0]: the keys of queue payments"},
+		{"a cache without a prefix", "keep_apart: [{prefix: '', db: DB}]\n", nil, "", exit.WrongUsage, "whoever clears these by their prefix deletes messages"},
+		{"sessions that begin as the stream does", "keep_apart: [{prefix: messages_, db: DB}]\n", nil, "", exit.WrongUsage, "the keys of queue async"},
+		{"a prefix of its own", "keep_apart: [{prefix: 'cache:', db: DB}]\n", nil, "", exit.Good, "no prefix protects messages from FLUSHDB"},
+		{"another database", "keep_apart: [{prefix: laravel_database_, db: 0}]\n", nil, "", exit.Good, "started"},
+		{"a forward to a stream that is consumed", "bus: {forward: {Mail: messages}}\n", nil, "", exit.WrongUsage, "bus.forward.Mail: messages is the stream of queue async"},
+		{"a step that goes on to a stream that is consumed", "    then: messages\n", nil, "", exit.WrongUsage, "steps.charge.then: messages is the stream of queue async"},
+		{"a step that goes on to a queue that is consumed", "    then: payments\n", nil, "", exit.WrongUsage, "steps.charge.then: queue payments is one that zabor takes from"},
+		{"a forward of everything", "bus: {forward: {'*': default}}\n", nil, "", exit.Good, "every message that has no step is forwarded"},
+		{"an evicting server", "", evicting, "", exit.WrongUsage, "maxmemory-policy is allkeys-lru"},
+		{"an evicting server that forbids CONFIG", "", managed, "", exit.WrongUsage, "maxmemory-policy is allkeys-lru"},
+		{"a server that tells nothing, evicting or not", "", blind, "", exit.Good, "cannot tell whether Redis evicts"},
+		{"an evicting server that was accepted", "", evicting, "--accept-eviction", exit.Good, "this was accepted"},
+		{"a PHP consumer", "", consumer("consumer"), "", exit.WrongUsage, `queue async: consumer "consumer" of group symfony asked for messages`},
 		// Of rq/rq#1280: keys that have a time to live are evicted too.
-		{"an evicting server that takes what has a time to live", "", volatile, "", exitGood, "keys that have a time to live"},
-		{"a supervisor of Horizon's", "", supervised, "", exitUsage, "Horizon's supervisor web1:supervisor-1 has processes for redis:payments, and is not zabor's"},
-		{"a supervisor on a shared queue", "shared", supervised, "", exitGood, "the queue is shared"},
-		{"a PHP consumer on a shared queue", "shared", consumer("consumer"), "", exitGood, "the queue is shared"},
-		{"a serializer", "", serialized, "", exitUsage, "phpredis has changed a job on it, by the PHP serializer"},
-		{"a job that somebody has", "", reserved, "", exitGood, "a worker that is not zabor's has reserved job"},
-		{"another prefix", "", key("laravel-database-queues:payments:notify"), "", exitGood, `did you mean prefix: "laravel-database-"`},
-		{"another queue", "", key("laravel-database-queues:payments-eu"), "", exitGood, "started"},
-		{"another stream", "", stream("shop_messages"), "", exitGood, "there is shop_messages: did you mean that one?"},
-		{"a cache in the same database, laravel/horizon#1059", "keep_apart: [{prefix: 'shop_', db: DB}]\n", nil, "", exitGood, "no prefix protects messages from FLUSHDB"},
-		{"another zabor", "", consumer("zabor:web2:0"), "", exitGood, "started"},
+		{"an evicting server that takes what has a time to live", "", volatile, "", exit.Good, "it spares the queues, which have no time to live"},
+		{"a supervisor of Horizon's", "", supervised, "", exit.WrongUsage, "Horizon's supervisor web1:supervisor-1 has processes for redis:payments, and is not zabor's"},
+		{"a supervisor on a shared queue", "shared", supervised, "", exit.Good, "the queue is shared"},
+		{"a PHP consumer on a shared queue", "shared", consumer("consumer"), "", exit.Good, "the queue is shared"},
+		{"a serializer", "", serialized, "", exit.WrongUsage, "phpredis has changed a job on it, by the PHP serializer"},
+		{"a job that somebody has", "", reserved, "", exit.Good, "a worker that is not zabor's has reserved job"},
+		{"another prefix", "", key("laravel-database-queues:payments:notify"), "", exit.Good, `did you mean prefix: "laravel-database-"`},
+		{"another queue", "", key("laravel-database-queues:payments-eu"), "", exit.Good, "started"},
+		{"another stream", "", stream("shop_messages"), "", exit.Good, "there is shop_messages: did you mean that one?"},
+		{"a cache in the same database, laravel/horizon#1059", "keep_apart: [{prefix: 'shop_', db: DB}]\n", nil, "", exit.Good, "no prefix protects messages from FLUSHDB"},
+		{"another zabor", "", consumer("zabor:web2:0"), "", exit.Good, "started"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -137,7 +138,7 @@ func TestStartUpRefuses(t *testing.T) {
 			if tt.name == "another queue" && strings.Contains(w.log.String(), "did you mean") {
 				t.Error("another queue's keys are taken for this one's")
 			}
-			if log := w.log.String(); !strings.Contains(strings.ReplaceAll(log, `\"`, `"`), tt.want) || (tt.code == exitUsage) == strings.Contains(log, "msg=started") {
+			if log := w.log.String(); !strings.Contains(strings.ReplaceAll(log, `\"`, `"`), tt.want) || (tt.code == exit.WrongUsage) == strings.Contains(log, "msg=started") {
 				t.Errorf("the log lacks %q, or the worker started and should not have:\n%s", tt.want, log)
 			}
 		})
@@ -175,7 +176,7 @@ func TestRedisServers(t *testing.T) {
 			s := newShop(t, databases[0].open(t), options{})
 			s.edit(fmt.Sprintf("redis: %q", s.o.redis.URL()), fmt.Sprintf("redis: %q", address))
 			if tt.refused != "" {
-				if _, log := s.command(exitUsage, "worker", "--drain", "--queue", "payments"); !strings.Contains(log, tt.refused) {
+				if _, log := s.command(exit.WrongUsage, "worker", "--drain", "--queue", "payments"); !strings.Contains(log, tt.refused) {
 					t.Errorf("the refusal lacks %q:\n%s", tt.refused, log)
 				}
 				return
@@ -183,7 +184,7 @@ func TestRedisServers(t *testing.T) {
 			if err := direct.RPush(t.Context(), tt.list, job(t, 1, 0)).Err(); err != nil {
 				t.Fatal(err)
 			}
-			s.command(exitGood, "worker", "--drain", "--queue", "payments")
+			s.command(exit.Good, "worker", "--drain", "--queue", "payments")
 			s.chargedOnce("1")
 			if n := direct.LLen(t.Context(), tt.list).Val(); n != 0 {
 				t.Errorf("%d jobs are left", n)
@@ -192,41 +193,12 @@ func TestRedisServers(t *testing.T) {
 	}
 }
 
-// What is wrong in an address is said without the address, which has a password.
-func TestRedisAddresses(t *testing.T) {
-	t.Parallel()
-	for address, want := range map[string]string{
-		"redis://:s3cret@h:1/0":                                          "",
-		"unix:///run/redis.sock?db=1":                                    "",
-		"rediss://user:s3cret@h:1?cluster=true&addr=h2:1":                "",
-		"redis://h:1/2?master_name=m&addr=h2:1&password=s3cret":          "",
-		"redis://:s3cret@h:port/0":                                       "invalid port",
-		"redis://:s3cret@h:1?addr=h2:1":                                  "neither cluster=true nor the Sentinels' master_name",
-		"redis://:s3cret@h:1/2?cluster=true":                             `database "2": a Redis Cluster has database 0 only`,
-		"redis://:s3cret@h:1?cluster=yes":                                "write cluster=true",
-		"redis://:s3cret@h:1?cluster=true&master_name=m":                 "exclude each other",
-		"redis://:s3cret@h:1?master_name=":                               "write master_name=NAME",
-		"redis://:s3cret@h:1?master_name=m&replica_only=true":            "takes messages from the master",
-		"redis://:s3cret@h:1/0?unknown=1":                                "unexpected option",
-		"redis://:s3cret@h:1?cluster=true&unknown=1":                     "unexpected option",
-		"redis://:s3cret@h:1?master_name=m&dial_timeout=s3cret-duration": "invalid",
-	} {
-		client, err := newRedis(address)
-		if err == nil {
-			client.Close()
-		}
-		if (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) || strings.Contains(err.Error(), ":s3cret@")) {
-			t.Errorf("%s: %v, want %q", address, err, want)
-		}
-	}
-}
-
 // Who is called, and whether money moves there, is said at the start.
 func TestTheStartTellsLiveFromTest(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, databases[0].open(t), options{})
 	s.edit("providers:\n", "providers:\n  stripe: {profile: stripe, secret: sk_test_1}\n  paid: {profile: stripe, secret: sk_live_1}\n")
-	_, log := s.command(exitGood, "worker", "--drain")
+	_, log := s.command(exit.Good, "worker", "--drain")
 	for _, want := range []string{"msg=provider name=stripe host=api.stripe.com mode=TEST", "msg=provider name=paid host=api.stripe.com mode=LIVE", "msg=provider name=acquirer host=127.0.0.1", "seconds_to_stop="} {
 		if !strings.Contains(log, want) {
 			t.Errorf("the log lacks %q:\n%s", want, log)
@@ -250,7 +222,7 @@ func TestRedisForgets(t *testing.T) {
 		if err := s.redis.FlushDB(t.Context()).Err(); err != nil {
 			t.Fatal(err)
 		}
-		s.command(exitGood, "worker", "--drain")
+		s.command(exit.Good, "worker", "--drain")
 		s.chargedOnce("1")
 	})
 	t.Run("redis/redis 6062", func(t *testing.T) {
@@ -267,11 +239,11 @@ func TestRedisForgets(t *testing.T) {
 		stopped.signal(syscall.SIGCONT)
 		eventually(t, "it is acked", func() bool { return s.depth() == depth{} })
 		stopped.signal(syscall.SIGTERM)
-		stopped.exit(exitGood)
+		stopped.exit(exit.Good)
 		if err := s.redis.Restore(t.Context(), reserved, 0, dump).Err(); err != nil {
 			t.Fatal(err)
 		}
-		_, log := s.command(exitGood, "worker", "--drain")
+		_, log := s.command(exit.Good, "worker", "--drain")
 		if !strings.Contains(log, "msg=done") || s.state("1") != zabor.Settled {
 			t.Errorf("not acked from its row:\n%s", log)
 		}

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"zabor/internal/exit"
+
 	"zabor"
 )
 
@@ -78,7 +80,7 @@ func TestStoppedAfterTheAnswerSavesIt(t *testing.T) {
 				first.stopped()
 				s.leaseOver(target)
 				if takenOver {
-					s.worker("--drain").exit(exitBad)
+					s.worker("--drain").exit(exit.BadAnswer)
 					if got := s.state(target); got != zabor.Held {
 						t.Fatalf("the row is %s, want held", got)
 					}
@@ -143,9 +145,9 @@ func TestStoppedWhileItStarts(t *testing.T) {
 		}
 		defer conn.Close()
 		w.signal(syscall.SIGTERM)
-		code, says := exitGood, "stopped before it had started"
+		code, says := exit.Good, "stopped before it had started"
 		if len(args) > 1 {
-			code, says = exitBad, "stopped by a signal"
+			code, says = exit.BadAnswer, "stopped by a signal"
 		}
 		w.exit(code)
 		if log := w.log.String(); !strings.Contains(log, says) || strings.Contains(log, "is the server up") {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"zabor/internal/exit"
 	"zabor/internal/servers"
 )
 
@@ -49,19 +50,19 @@ func TestSwitch(t *testing.T) {
 		}
 
 		// Look: there is no fence yet.
-		w.types(w.block("doctor"), exitBad)
+		w.types(w.block("doctor"), exit.BadAnswer)
 		w.export("")
-		out := words(w.types(w.block("look-export"), exitBad))
+		out := words(w.types(w.block("look-export"), exit.BadAnswer))
 		if !strings.Contains(out, " charged-twice twice ") || !strings.Contains(out, " 7 6 1 0 ") {
 			t.Errorf("the look does not find the order that was charged twice:\n%s", out)
 		}
-		w.types(w.block("look-query"), exitGood) // the shop has noted one of the two
+		w.types(w.block("look-query"), exit.Good) // the shop has noted one of the two
 		refunded := w.provider.Charges("twice")[0].ID
 
 		// Prepare, while PHP could go on.
 		w.prepare("")
 		before := w.dump()
-		out = w.run("peek", exitGood)
+		out = w.run("peek", exit.Good)
 		if calls, holds := strings.Count(out, "verdict  call"), strings.Count(out, "verdict  hold"); calls != 11 || holds != 4 {
 			t.Errorf("peek says call of %d messages and hold of %d, want 11 and 4\n%s", calls, holds, out)
 		}
@@ -72,9 +73,9 @@ func TestSwitch(t *testing.T) {
 		// In. The provider's list lacks what is newest.
 		w.deploy(false)
 		w.gone("messages")
-		w.run("live", exitGood)
+		w.run("live", exit.Good)
 		w.export(refunded, "killed", "silent-too")
-		w.run("import", exitGood)
+		w.run("import", exit.Good)
 		w.states("after the import", map[string]string{
 			"twice": "settled", "paid": "settled", "broken": "settled", "silent": "settled", "silent-too": "held", "killed": "held", "late": "", "ready-0": "",
 		})
@@ -83,7 +84,7 @@ func TestSwitch(t *testing.T) {
 		w.due()
 		w.charges(18)
 		eventuallyWithin(t, 2*limit, "the queue is empty, and what is held is parked", func() bool { return w.onQueue() == 0 && w.parked() == 4 })
-		if out := w.run("peek", exitGood); strings.Count(out, "verdict  repeat") != 2 || strings.Count(out, "verdict  hold") != 2 {
+		if out := w.run("peek", exit.Good); strings.Count(out, "verdict  repeat") != 2 || strings.Count(out, "verdict  hold") != 2 {
 			t.Errorf("peek does not say repeat of two and hold of two failed messages:\n%s", out)
 		}
 		w.forgets("broken")
@@ -91,7 +92,7 @@ func TestSwitch(t *testing.T) {
 			eventually(t, "order "+order+" is settled", func() bool { return w.state(order) == "settled" })
 		}
 		// What PHP charged and never noted, the lead notes.
-		if out := words(w.run("audit", exitBad)); strings.Count(out, " row-without-payment ") != 1 || !strings.Contains(out, " row-without-payment silent ") {
+		if out := words(w.run("audit", exit.BadAnswer)); strings.Count(out, " row-without-payment ") != 1 || !strings.Contains(out, " row-without-payment silent ") {
 			t.Errorf("the audit does not say which order the shop does not know:\n%s", out)
 		}
 		w.noted("silent")
@@ -99,7 +100,7 @@ func TestSwitch(t *testing.T) {
 		w.states("with zabor", map[string]string{"killed": "held", "silent-too": "held"})
 
 		// Out: what is held is decided first.
-		out = w.run("out", exitBad)
+		out = w.run("out", exit.BadAnswer)
 		for _, text := range []string{"killed/charge is held", "silent-too/charge is held", "silent/charge is settled"} {
 			if !strings.Contains(out, text) {
 				t.Errorf("the drain does not say that %s:\n%s", text, out)
@@ -107,14 +108,14 @@ func TestSwitch(t *testing.T) {
 		}
 		w.settles("killed", "silent-too")
 		w.forgets("silent")
-		w.run("audit", exitGood)
-		w.run("out", exitGood)
+		w.run("audit", exit.Good)
+		w.run("out", exit.Good)
 		if n := w.parked(); n != 0 {
 			t.Errorf("%d failed messages are left, want none", n)
 		}
 		w.deploy(true)
 		w.order("after")
-		w.types(w.block("back-"+w.framework), exitGood)
+		w.types(w.block("back-"+w.framework), exit.Good)
 		w.dies("after-killed", payments)
 		all := append(ready, "paid", "broken", "silent", "silent-too", "killed", "after")
 		w.once(all...)
@@ -123,12 +124,12 @@ func TestSwitch(t *testing.T) {
 		w.order("again")
 		w.deploy(false)
 		w.gone("messages")
-		if out := w.run("worker", exitUsage); !strings.Contains(out, "zabor import") {
+		if out := w.run("worker", exit.WrongUsage); !strings.Contains(out, "zabor import") {
 			t.Errorf("a start without the import does not name it:\n%s", out)
 		}
 		w.export(refunded)
-		w.run("live", exitGood)
-		w.run("import", exitGood)
+		w.run("live", exit.Good)
+		w.run("import", exit.Good)
 		worker = w.begin("worker")
 		w.charges(21)
 		w.due()
@@ -154,7 +155,7 @@ func TestSwitchNewQueue(t *testing.T) {
 		w.works("payments", 2)
 		w.prepare("")
 		w.addQueue()
-		w.run("check", exitGood)
+		w.run("check", exit.Good)
 		w.order("old", "old-late+3600")
 		w.setting("PAYMENT_QUEUE", "charges")
 		w.order("new-0", "new-1")
@@ -162,7 +163,7 @@ func TestSwitchNewQueue(t *testing.T) {
 		w.setting("PAYMENT_QUEUE", "payments")
 		w.dies("killed", "payments")
 		w.setting("PAYMENT_QUEUE", "charges")
-		if out := w.types(w.blocks["env"]+"zabor peek payments", exitGood); !strings.HasPrefix(out, "queue payments: 0 ready") {
+		if out := w.types(w.blocks["env"]+"zabor peek payments", exit.Good); !strings.HasPrefix(out, "queue payments: 0 ready") {
 			t.Errorf("PHP has not emptied the old queue:\n%s", out)
 		}
 
@@ -172,9 +173,9 @@ func TestSwitchNewQueue(t *testing.T) {
 			t.Fatalf("%d charges, want PHP's 4", n)
 		}
 		w.gone("messages")
-		w.run("live", exitGood)
+		w.run("live", exit.Good)
 		w.export("")
-		w.run("import", exitGood)
+		w.run("import", exit.Good)
 		worker := w.begin("worker")
 		w.charges(6)
 		if w.parked() > 0 { // Symfony's retry has run the handler, which has no call any more
@@ -183,7 +184,7 @@ func TestSwitchNewQueue(t *testing.T) {
 		w.due()
 		w.charges(7)
 		eventuallyWithin(t, 2*limit, "both queues are empty", func() bool { return w.onQueue() == 0 && w.parked() == 0 })
-		if out := w.types(w.blocks["env"]+"zabor peek payments", exitGood); out != "queue payments: 0 ready, 0 reserved, 0 delayed\n" {
+		if out := w.types(w.blocks["env"]+"zabor peek payments", exit.Good); out != "queue payments: 0 ready, 0 reserved, 0 delayed\n" {
 			t.Errorf("something is left of the old queue:\n%s", out)
 		}
 		w.noted("silent", "killed")
@@ -207,7 +208,7 @@ func TestSwitchGivenUp(t *testing.T) {
 		w.prepare("")
 		w.order("a", "b")
 		w.deploy(false)
-		w.run("peek", exitGood)
+		w.run("peek", exit.Good)
 		w.deploy(true)
 		w.works("payments", 2)
 		w.once("a", "b")
@@ -217,9 +218,9 @@ func TestSwitchGivenUp(t *testing.T) {
 		w.order("c", "d")
 		w.deploy(false)
 		w.gone("messages")
-		w.run("live", exitGood)
+		w.run("live", exit.Good)
 		w.blocks["import"] = withoutExport(w.block("import"))
-		w.run("import", exitGood)
+		w.run("import", exit.Good)
 		w.states("after the import", map[string]string{"a": "settled", "b": "settled", "killed": "held", "c": "", "d": ""})
 		w.works("payments", 2) // the host has started again, and its workers
 		if n := w.provider.Stats().Charges; n != 3 {
@@ -228,20 +229,20 @@ func TestSwitchGivenUp(t *testing.T) {
 		// Out, since there is an import: what PHP took is held as well, and was not
 		// charged.
 		w.gone("messages")
-		w.run("out", exitUsage)
-		w.run("import", exitGood)
+		w.run("out", exit.WrongUsage)
+		w.run("import", exit.Good)
 		w.states("after the second import", map[string]string{"killed": "held", "c": "held"})
-		w.run("out", exitBad)
+		w.run("out", exit.BadAnswer)
 		w.settles("killed")
 		for _, order := range []string{"c", "d"} {
 			if w.state(order) == "held" {
 				w.releases(order)
 			}
 		}
-		w.run("out", exitGood)
+		w.run("out", exit.Good)
 		w.deploy(true)
 		w.order("e")
-		w.types(w.block("back-"+w.framework), exitGood)
+		w.types(w.block("back-"+w.framework), exit.Good)
 		w.once("a", "b", "killed", "c", "d", "e")
 	})
 }
@@ -265,7 +266,7 @@ func TestSwitchBesidePHP(t *testing.T) {
 		w.dies("seen", "payments")
 		eventually(t, "the proxy has the answer for order seen", func() bool { return w.state("seen") == "settled" })
 		w.export("")
-		if out := words(w.run("observed", exitBad)); strings.Count(out, " charged-twice ") != 1 || !strings.Contains(out, " charged-twice twice ") {
+		if out := words(w.run("observed", exit.BadAnswer)); strings.Count(out, " charged-twice ") != 1 || !strings.Contains(out, " charged-twice twice ") {
 			t.Errorf("the audit does not find what a fence would have stopped:\n%s", out)
 		}
 		w.end(door)
@@ -285,9 +286,9 @@ func TestSwitchBesidePHP(t *testing.T) {
 
 		// Side by side.
 		w.edit("  \"payments\":", "  \"payments\":\n    shared: true\n    #")
-		w.run("live", exitGood)
+		w.run("live", exit.Good)
 		w.blocks["import"] = withoutExport(w.block("import"))
-		w.run("import", exitGood)
+		w.run("import", exit.Good)
 		w.dies("by-php", "payments")
 		worker := w.begin("worker")
 		w.order("by-zabor")
@@ -306,7 +307,7 @@ func TestSwitchBesidePHP(t *testing.T) {
 		if n := w.onQueue(); n != 0 {
 			t.Errorf("%d messages are on the queue, want none", n)
 		}
-		if out := w.run("peek", exitGood); strings.Count(out, "row      settled") != 2 {
+		if out := w.run("peek", exit.Good); strings.Count(out, "row      settled") != 2 {
 			t.Errorf("peek does not say of the two failed messages that they were paid:\n%s", out)
 		}
 		w.forgets("by-php", "killed")
@@ -363,9 +364,9 @@ func TestSwitchAtEachMoment(t *testing.T) {
 		do   func(*walk)
 	}{
 		{"call taken out", func(w *walk) { w.deploy(false) }},
-		{"checked", func(w *walk) { w.gone("messages"); w.run("live", exitGood) }},
-		{"peeked", func(w *walk) { w.run("peek", exitGood) }},
-		{"imported", func(w *walk) { w.export(""); w.run("import", exitGood) }},
+		{"checked", func(w *walk) { w.gone("messages"); w.run("live", exit.Good) }},
+		{"peeked", func(w *walk) { w.run("peek", exit.Good) }},
+		{"imported", func(w *walk) { w.export(""); w.run("import", exit.Good) }},
 		{"started", func(w *walk) {
 			w.gone("messages")
 			worker := w.begin("worker")
@@ -401,7 +402,7 @@ func TestSwitchAtEachMoment(t *testing.T) {
 							w.forgets(order)
 						}
 					}
-					w.run("out", exitGood)
+					w.run("out", exit.Good)
 					w.once("paid", "broken", "silent", "killed", "late", "ready-0", "ready-1")
 				})
 			})

@@ -16,6 +16,7 @@ import (
 	tracev1 "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 
+	"zabor/internal/exit"
 	"zabor/sandbox"
 )
 
@@ -253,7 +254,7 @@ func TestTracesOfTheProxy(t *testing.T) {
 		}
 	}
 	p.signal(syscall.SIGTERM)
-	p.exit(exitGood) // and the last spans are sent
+	p.exit(exit.Good) // and the last spans are sent
 	s.chargedOnce(control)
 	s.chargedOnce(target)
 

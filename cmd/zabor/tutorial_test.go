@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"zabor/internal/exit"
 	"zabor/internal/servers"
 )
 
@@ -39,7 +40,7 @@ func TestTutorial(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), limit)
 				defer cancel()
 				for {
-					out, missing := w.run(name, exitGood), ""
+					out, missing := w.run(name, exit.Good), ""
 					for _, text := range texts {
 						if !strings.Contains(out, text) {
 							missing = text
@@ -57,12 +58,12 @@ func TestTutorial(t *testing.T) {
 			}
 			order := func(id string) {
 				t.Helper()
-				w.types(strings.Replace(w.block("order-"+framework), "1001", id, 1), exitGood)
+				w.types(strings.Replace(w.block("order-"+framework), "1001", id, 1), exit.Good)
 			}
 
 			says("check", "is valid")
 			if framework == "laravel" {
-				w.run("table-laravel", exitGood)
+				w.run("table-laravel", exit.Good)
 			}
 			order("1001")
 			says("peek", "tutorial:1001/charge", "19.99 EUR", "verdict  call")
@@ -72,20 +73,20 @@ func TestTutorial(t *testing.T) {
 			says("list", "settled  pay_1")
 			order("1001")
 			says("count", `"charges":1,`)
-			w.run("lose", exitGood)
+			w.run("lose", exit.Good)
 			order("1002")
 			says("show", "Doubt: was captured", "Settled: was doubt")
-			w.run("hang", exitGood)
+			w.run("hang", exit.Good)
 			order("1003")
 			wait, kill, _ := strings.Cut(w.block("kill"), "\n")
 			if !strings.Contains(kill, "kill -KILL") {
 				t.Fatalf("the tutorial kills nothing: %s", kill)
 			}
-			w.types(wait, exitGood)
+			w.types(wait, exit.Good)
 			serve.signal(syscall.SIGKILL)
 			<-serve.done
 			serve = w.begin("serve")
-			w.run("release", exitGood)
+			w.run("release", exit.Good)
 			says("list", "settled  pay_1", "settled  pay_2", "settled  pay_3")
 			says("count", `"charges":3,`, `"repeated":0`)
 			w.end(serve)

@@ -32,9 +32,9 @@ func (c *versionCommand) Run(p *program) error {
 	return nil
 }
 
-// builtFrom is the commit that the program was built from, and whether the tree
+// builtFrom is the commit of the build, and whether the tree
 // had other changes. It is empty where the build did not know it: go run and go
-// test tell nothing, and neither does a tree without its repository.
+// test do not tell it, and neither does a tree without its repository.
 func builtFrom() (revision string, dirty bool) {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

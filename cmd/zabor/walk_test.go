@@ -19,6 +19,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"zabor/internal/exit"
 	"zabor/internal/servers"
 	"zabor/sandbox"
 	"zabor/sqlstore"
@@ -196,7 +197,7 @@ func (w *walk) begin(name string) *process {
 func (w *walk) end(p *process) {
 	w.t.Helper()
 	p.signal(syscall.SIGTERM)
-	p.exit(exitGood)
+	p.exit(exit.Good)
 }
 
 // The application.
@@ -401,18 +402,18 @@ func (w *walk) parked() (n int) {
 // prepare walks "Prepare": the file, with what more is added to it, and the tables.
 func (w *walk) prepare(more string) {
 	w.t.Helper()
-	w.run("init", exitGood)
+	w.run("init", exit.Good)
 	text := w.read(w.file)
 	steps := w.block("laravel")
 	if w.framework == "symfony" {
 		steps = strings.Replace(steps, `'App\Jobs\ChargeOrder'`, `'App\Message\ChargeOrder'`, 1)
 	}
 	w.write(w.file, text+steps+more)
-	w.run("init", exitGood) // typed again: the file is left alone
+	w.run("init", exit.Good) // typed again: the file is left alone
 	if got := w.read(w.file); got != text+steps+more {
 		w.t.Fatalf("a second init has changed the file:\n%s", got)
 	}
-	w.run("check", exitGood)
+	w.run("check", exit.Good)
 }
 
 // export is the provider's list of payments, where one is refunded, without those
@@ -438,7 +439,7 @@ func (w *walk) export(refunded string, without ...string) {
 func (w *walk) forgets(orders ...string) {
 	w.t.Helper()
 	var failed []failedJSON
-	if err := json.Unmarshal([]byte(w.types(w.block("env")+"zabor failed list --json", exitGood)), &failed); err != nil {
+	if err := json.Unmarshal([]byte(w.types(w.block("env")+"zabor failed list --json", exit.Good)), &failed); err != nil {
 		w.t.Fatal(err)
 	}
 	for _, order := range orders {
@@ -446,7 +447,7 @@ func (w *walk) forgets(orders ...string) {
 		if at < 0 {
 			w.t.Fatalf("order %s is not among the failed messages %v", order, failed)
 		}
-		w.types(w.block("env")+"ID="+failed[at].ID+"\n"+w.block("forget"), exitGood)
+		w.types(w.block("env")+"ID="+failed[at].ID+"\n"+w.block("forget"), exit.Good)
 	}
 }
 
@@ -462,7 +463,7 @@ func (w *walk) noted(orders ...string) {
 func (w *walk) settles(orders ...string) {
 	w.t.Helper()
 	for _, order := range orders {
-		w.types(w.block("env")+"ORDER="+order+" REFERENCE="+w.provider.Charges(order)[0].ID+"\n"+w.block("settle"), exitGood)
+		w.types(w.block("env")+"ORDER="+order+" REFERENCE="+w.provider.Charges(order)[0].ID+"\n"+w.block("settle"), exit.Good)
 	}
 }
 
@@ -474,10 +475,10 @@ func (w *walk) releases(order string) {
 	eventuallyWithin(w.t, limit, "order "+order+" is released", func() bool {
 		cmd := w.sh(w.block("env") + "ORDER=" + order + "\n" + w.block("release"))
 		out, _ = cmd.CombinedOutput()
-		if cmd.ProcessState.ExitCode() != exitGood && !strings.Contains(string(out), "too early") {
+		if cmd.ProcessState.ExitCode() != exit.Good && !strings.Contains(string(out), "too early") {
 			w.t.Fatalf("release of %s: %s\n%s", order, cmd.ProcessState, out)
 		}
-		return cmd.ProcessState.ExitCode() == exitGood
+		return cmd.ProcessState.ExitCode() == exit.Good
 	})
 }
 

@@ -1,22 +1,13 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
-	"strings"
-	"sync"
-	"time"
 
-	"zabor"
 	"zabor/internal/config"
-	"zabor/sqlstore"
-	"zabor/step"
-	"zabor/tracing"
-	"zabor/worker"
+	"zabor/internal/exit"
+	"zabor/internal/serve"
 )
 
 type workerCommand struct {
@@ -36,88 +27,10 @@ func (c *workerCommand) Run(p *program) error {
 	if err := c.choose(file); err != nil {
 		return err
 	}
-	endAlerts, err := p.alerts(file)
-	if err != nil {
-		return err
-	}
-	defer endAlerts()
-	core, err := p.newCore(file, store)
-	if err != nil {
-		return err
-	}
-	defer core.close(p)
-	w, list, closeAll, err := p.newWorker(core)
-	if err != nil {
-		return err
-	}
-	defer closeAll()
-	if c.StopAt != "" {
-		stop := stopAt(c.StopAt)
-		w.Fence.At, w.At = stop, stop
-		for _, q := range list {
-			q.redis.AddHook(ackHook{stop})
-		}
-	}
-	if err := p.ready(core, w, list, c.AcceptEviction); err != nil {
-		return err
-	}
-	keys, stopKeys, err := p.guardKeys(core, list, p.statusOf("worker", core, w.Lanes, names(list)))
-	if err != nil {
-		return err
-	}
-	defer stopKeys()
-	w.KeysChanged, w.Holds = keys.Changed, keys.Holds
-	if err := p.recover(core.fence); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithCancel(p.ctx)
-	defer cancel()
-	served, err := p.serveMetrics(ctx, core, w.Queues)
-	if err != nil {
-		return err
-	}
-	var wg sync.WaitGroup
-	wg.Go(served)
-	wg.Go(func() { p.resolve(ctx, core) })
-	wg.Go(func() { p.work(ctx, w, list) })
-	p.log.Info("started", "lanes", w.Lanes, "seconds_to_stop", secondsToStop(file))
-	stopping := context.AfterFunc(p.ctx, func() { p.log.Info("stopping: what is under way is finished", "seconds_at_most", secondsToStop(file)) })
-	defer stopping()
-	if c.Drain {
-		err = drained(ctx, p.log, file, store, w.Queues)
-		cancel()
-	}
-	wg.Wait()
-	if err != nil || !c.Drain {
-		return err
-	}
-	left, parked, err := p.leftOver(file, store, list, "the queues are drained; \"zabor failed list\" shows the same error until it is mended", zabor.Held, zabor.Released)
-	switch {
-	case err != nil:
-		return err
-	case left > 0:
-		return bad(fmt.Errorf("drained; %d rows are held or parked for a person, and %d more messages of steps, or unreadable ones, have failed", left, parked), "zabor fence list --state held,released; zabor failed list")
-	case parked > 0:
-		return bad(fmt.Errorf("drained; %d messages of steps, or unreadable ones, have failed: nobody has made these charges, and PHP's own retry would make them without a fence", parked),
-			"zabor failed list shows them; \"zabor failed retry ID\" while a worker of zabor's runs, or \"zabor failed forget ID --reason TEXT --yes\"")
-	}
-	for _, s := range list {
-		if err := disown(p.ctx, file, store, s); err != nil {
-			return err
-		}
-	}
-	return nil
+	return p.Worker(p.ctx, file, store, serve.Options{AcceptEviction: c.AcceptEviction, Drain: c.Drain, StopAt: c.StopAt, Left: p.stderr})
 }
 
-// names are those of queues.
-func names(list []queue) (all []string) {
-	for _, q := range list {
-		all = append(all, q.Name())
-	}
-	return all
-}
-
-// choose keeps only the queues that the flags name.
+// choose keeps only the queues of the flags.
 func (c *workerCommand) choose(file *config.Config) error {
 	if err := knownQueues(file, "--queue", c.Queue); err != nil {
 		return err
@@ -128,212 +41,15 @@ func (c *workerCommand) choose(file *config.Config) error {
 	return nil
 }
 
-// knownQueues demands that file has queues, and those that flag names.
+// knownQueues demands queues in file, among them the names of flag.
 func knownQueues(file *config.Config, flag string, names []string) error {
 	if len(file.Queues) == 0 {
-		return usage(fmt.Errorf("%s: no queues are configured", file.Path), "write them under queues:")
+		return exit.Usage(fmt.Errorf("%s: no queues are configured", file.Path), "write them under queues:")
 	}
 	for _, name := range names {
 		if file.Queues[name] == nil {
-			return usage(fmt.Errorf("%s %s: no such queue in %s; there is %v", flag, name, file.Path, slices.Sorted(maps.Keys(file.Queues))), "")
+			return exit.Usage(fmt.Errorf("%s %s: no such queue in %s; there is %v", flag, name, file.Path, slices.Sorted(maps.Keys(file.Queues))), "")
 		}
 	}
 	return nil
-}
-
-// ready checks what must be so before any message is taken.
-func (p *program) ready(c *core, w *worker.Worker, list []queue, acceptEviction bool) error {
-	if err := p.startUp(p.ctx, c.file, list, acceptEviction); err != nil {
-		return err
-	}
-	if _, err := p.checkKeys(p.installation(c.file, c.store, list), false); err != nil {
-		return err
-	}
-	return p.takeOver(p.ctx, &importer{file: c.file, store: c.store, steps: w.Steps, readOnly: true, log: p.log, say: progress(p), steppedOn: map[string]bool{}}, list)
-}
-
-// work takes messages until ctx ends and those in hand are done, and watches who
-// else takes any.
-func (p *program) work(ctx context.Context, w *worker.Worker, list []queue) {
-	var wg sync.WaitGroup
-	for _, s := range list {
-		wg.Go(func() { p.watchEviction(ctx, s) })
-		if !s.shared && len(w.Steps) > 0 {
-			wg.Go(func() { p.watchOthers(ctx, s) })
-		}
-	}
-	w.Run(ctx)
-	wg.Wait()
-}
-
-// newWorker wires the worker and its queues. closeAll ends their connections.
-func (p *program) newWorker(c *core) (w *worker.Worker, list []queue, closeAll func(), err error) {
-	if list, closeAll, err = p.queues(c.file, c.store); err != nil {
-		return nil, nil, nil, err
-	}
-	databases := newApplications(c.file, c.store)
-	closeQueues := closeAll
-	closeAll = func() { closeQueues(); databases.close() }
-	steps, err := compiledSteps(databases)
-	if err == nil {
-		err = databases.reachable(p.ctx)
-	}
-	if err != nil {
-		closeAll()
-		return nil, nil, nil, err
-	}
-	w = &worker.Worker{
-		Fence:   c.fence,
-		Queues:  sources(list),
-		Lanes:   c.file.Lanes,
-		Steps:   steps,
-		Bus:     busOf(c.file),
-		Call:    call(c.providers),
-		Backoff: c.file.Backoff,
-		Log:     p.log,
-		Unreadable: func(ctx context.Context, queue string, raw []byte, reason string) error {
-			return c.store.Quarantine().Save(ctx, sqlstore.Unreadable{Queue: queue, Bytes: raw, Reason: reason})
-		},
-	}
-	told := c.fence.Alert
-	c.fence.Alert = func(a zabor.Alert) { w.Told(a); told(a) }
-	c.traceWorker(w)
-	c.countTaken(w)
-	return w, list, closeAll, nil
-}
-
-// secondsToStop is how long a stop can take: the longest call, its saving,
-// the answer to the queue, the delivery of alerts, and the last spans.
-func secondsToStop(file *config.Config) int {
-	stop := longestCall(file) + zabor.SaveTimeout + worker.AnswerTimeout + alertsTime
-	if wantsTraces(file) {
-		stop += tracing.CloseTime
-	}
-	return int(stop / time.Second)
-}
-
-// longestCall is the longest that one call may take.
-func longestCall(file *config.Config) time.Duration {
-	longest := time.Duration(0)
-	for _, s := range file.Compiled() {
-		longest = max(longest, s.Timeout())
-	}
-	if file.Proxy != nil {
-		for _, one := range file.Providers {
-			longest = max(longest, one.Timeout)
-		}
-	}
-	return longest
-}
-
-// drained waits until the queues hold nothing and no row of this installation
-// is captured or in doubt.
-func drained(ctx context.Context, log *slog.Logger, file *config.Config, store *sqlstore.Store, queues []worker.Queue) error {
-	tick := time.NewTicker(200 * time.Millisecond)
-	defer tick.Stop()
-	told := time.Now().Add(-50 * time.Second)
-	for {
-		empty, tell := true, time.Since(told) > time.Minute
-		if tell {
-			told = time.Now()
-		}
-		for _, q := range queues {
-			depth, err := q.Depth(ctx)
-			if err == nil && depth.Empty() {
-				continue
-			}
-			empty = false
-			if tell && err == nil {
-				log.Info("draining: not empty yet; delayed messages are waited for", "queue", q.Name(), "ready", depth.Ready, "reserved", depth.Reserved, "delayed", depth.Delayed)
-			}
-		}
-		if empty {
-			open, err := store.Reports().Unresolved(ctx, file.Scope)
-			if err == nil && open == 0 {
-				return nil
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return bad(errors.New("stopped before the queues were drained"), "")
-		case <-tick.C:
-		}
-	}
-}
-
-// mostLeft is how many failed messages a drain lists.
-const mostLeft = 100
-
-// leftOver lists what is left for a person: rows in these states, and what lies in the
-// failure transports of the queues for other rows, or for none. PHP's own retry would
-// make the call of all of them. unread is the hint where a failure transport cannot be
-// read: what was done until then.
-func (p *program) leftOver(file *config.Config, store *sqlstore.Store, list []queue, unread string, states ...zabor.State) (left, parked int, err error) {
-	filter := sqlstore.Filter{Within: file.Scope, States: states, Limit: 500}
-	for {
-		rows, err := store.Reports().List(p.ctx, filter)
-		if err != nil {
-			return left, 0, storeFailure(err)
-		}
-		for _, row := range rows {
-			filter.After = row.Key
-			left++
-			fmt.Fprintf(p.stderr, "zabor: %s is %s: %s\n", printable(row.Key.String()), row.State, printable(row.Reason))
-		}
-		if len(rows) < filter.Limit {
-			break
-		}
-	}
-	parked, err = p.leftFailed(file, store, list, unread)
-	return left, parked, err
-}
-
-// leftFailed lists the failed messages of list that may ask for a charge: those of a
-// step, and those that cannot be read, but for those of rows that are held or released.
-// unread is as for leftOver.
-func (p *program) leftFailed(file *config.Config, store *sqlstore.Store, list []queue, unread string) (n int, err error) {
-	f := failuresIn(file, store, list)
-	for _, t := range f.transports {
-		for m, err := range t.entries(p.ctx, "") {
-			if t.moveOn != nil && f.places[t.queue].failed.NoTable(err) {
-				break
-			}
-			if err != nil {
-				return n, unreachable(fmt.Errorf("queue %s: what failed on it cannot be read: %w", t.queue, err), unread)
-			}
-			state, charges, err := f.state(p.ctx, m)
-			if err != nil {
-				return n, err
-			}
-			if !charges {
-				continue
-			}
-			if n++; n <= mostLeft {
-				reason, _, _ := strings.Cut(m.reason, "\n")
-				fmt.Fprintf(p.stderr, "zabor: %s, and its message has failed: %s: %s\n", state, f.told(t.queue, m), printable(reason))
-			}
-		}
-	}
-	if n > mostLeft {
-		fmt.Fprintf(p.stderr, "zabor: and %d more failed messages\n", n-mostLeft)
-	}
-	return n, nil
-}
-
-// state says of a failed message what its row is. It reports whether the message may ask
-// for a charge that no row which waits for a person tells of.
-func (f *failures) state(ctx context.Context, m failedMessage) (text string, charges bool, err error) {
-	key, ok := f.key(m)
-	if !ok {
-		mayBe := m.Class == "" || m.kind == "unreadable" || slices.ContainsFunc(f.steps, func(s *step.Step) bool { return s.Matches(m.Class) })
-		return "a message without a key", mayBe, nil
-	}
-	row, err := standing(ctx, f.store, key)
-	switch {
-	case err != nil:
-		return "", false, storeFailure(err)
-	case row == nil:
-		return printable(key.String()) + " has no row", true, nil
-	}
-	return printable(key.String()) + " is " + string(row.State), row.State != zabor.Held && row.State != zabor.Released, nil
 }

@@ -17,7 +17,7 @@ import (
 	"strconv"
 	"strings"
 
-	"zabor/internal/config"
+	"zabor/internal/dotenv"
 )
 
 // Framework is what an application is built with.
@@ -416,7 +416,7 @@ func (p *Project) load(name string) {
 		p.Notices = append(p.Notices, Notice{File: name, What: fmt.Sprintf("not read: with its variables in each other's place it is larger than %d KiB", largestEnv>>10)})
 		return
 	}
-	values, lines, err := config.ReadEnvLines(filepath.Join(p.Root, name), func(variable string) (string, bool) {
+	values, lines, err := dotenv.ReadLines(filepath.Join(p.Root, name), func(variable string) (string, bool) {
 		value, _, ok := p.env.get(variable)
 		return value, ok
 	})

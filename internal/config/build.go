@@ -18,18 +18,27 @@ type built struct {
 	profiles map[string]provider.Profile
 	steps    []*step.Step
 	keys     *seal.Keys
-	limits   []StepLimit
-}
-
-// StepLimit is what no code can promise about a step at a provider.
-type StepLimit struct {
-	Step     string `json:"step"` // its name in the key
-	Provider string `json:"provider"`
-	provider.Limit
+	limits   []provider.StepLimit
 }
 
 // Limits lists what no code can promise, in the order of the steps' map keys.
-func (c *Config) Limits() []StepLimit { return slices.Clone(c.limits) }
+func (c *Config) Limits() []provider.StepLimit { return slices.Clone(c.limits) }
+
+// Units returns the units in which the provider of that name writes amounts. An empty
+// name means the only provider. nil means that they are not known.
+func (c *Config) Units(name string) provider.Units {
+	if name == "" && len(c.Providers) == 1 {
+		for only := range c.Providers {
+			name = only
+		}
+	}
+	if p := c.Providers[name]; p != nil {
+		if known, ok := provider.BuiltinNamed(p.Profile); ok {
+			return known.Units()
+		}
+	}
+	return nil
+}
 
 // Keys are those of encryption_key; nil: nothing is encrypted.
 func (c *Config) Keys() *seal.Keys { return c.keys }
@@ -433,7 +442,7 @@ func (v *validator) compileStep(at path, name string, s *Step) *step.Step {
 		known.HoldAfter, known.PendingFor, known.AbsentAfter = terms.HoldAfter, terms.PendingFor, terms.AbsentAfter
 		spec.Providers[name] = known
 		for _, limit := range profile.Limits(spec.Prepare, spec.Request) {
-			v.limits = append(v.limits, StepLimit{Step: spec.Name, Provider: name, Limit: limit})
+			v.limits = append(v.limits, provider.StepLimit{Step: spec.Name, Provider: name, Limit: limit})
 		}
 	}
 	compiled, err := step.New(spec)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+
+	"zabor/internal/dotenv"
 )
 
 // A text of the file is made of pieces: literal text, and references to
@@ -51,7 +53,7 @@ func split(s string) ([]piece, error) {
 				return nil, errors.New("${ has no closing brace: write ${NAME}, or $${ for a dollar and a brace")
 			}
 			name, fallback, hasFallback := strings.Cut(inner, ":-")
-			if !isName(name) {
+			if !dotenv.IsName(name) {
 				return nil, fmt.Errorf("${%s}: %q is not a name: write ${NAME} or ${NAME:-text}, or $${ for a dollar and a brace", inner, name)
 			}
 			flush()

@@ -1,0 +1,17 @@
+package exit
+
+import (
+	"errors"
+	"fmt"
+
+	"zabor/sqlstore"
+)
+
+// Store returns an [Error] for an error of the fence's database: of usage for a
+// setting or a missing table, else [Unreachable].
+func Store(err error) error {
+	if _, ok := errors.AsType[*sqlstore.Problem](err); ok || errors.Is(err, sqlstore.ErrNotMigrated) || errors.Is(err, sqlstore.ErrReadOnly) {
+		return Usage(err, "")
+	}
+	return Unreachable(fmt.Errorf("the fence's database: %w", err), "nothing was changed; is the server up, and is the address under fence: right?")
+}
