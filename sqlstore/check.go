@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // Version is what this program knows of the table's protocol. A min_version
@@ -95,6 +97,13 @@ func (s *Store) reachable(ctx context.Context) error {
 // Unreachable reports whether err, of a statement on s, says that the server is
 // away, or says nothing.
 func (s *Store) Unreachable(err error) bool { return s.dialect.judge(err) == unknown }
+
+// Pooled reports whether err is that of a pooler before PostgreSQL which takes a
+// parameter of the session away, or gives the session's statements to several servers.
+func Pooled(err error) bool {
+	e, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && (e.Code == "08P01" || e.Code == "42P05" || e.Code == "26000")
+}
 
 // uncheckable is the error of a server that went away, or refused to tell.
 func (s *Store) uncheckable(err error) error {

@@ -73,6 +73,11 @@ func (s *Store) migrateAlone(ctx context.Context) error {
 		}
 		defer func() { _, _ = conn.ExecContext(context.WithoutCancel(ctx), s.dialect.together) }()
 	}
+	if s.dialect.name == "mysql" {
+		if err := mendMySQL(ctx, s.db); err != nil {
+			return err
+		}
+	}
 	files, err := Migrations(s.dialect.name)
 	if err != nil {
 		return err

@@ -158,7 +158,7 @@ func (c *mysqlConnector) Connect(ctx context.Context) (driver.Conn, error) {
 
 func checkMySQL(ctx context.Context, db *sql.DB, found *problems) error {
 	settings, err := pairs(ctx, db, "SHOW GLOBAL VARIABLES WHERE Variable_name IN "+
-		"('read_only', 'super_read_only', 'innodb_read_only', 'tx_read_only', 'transaction_read_only', 'innodb_flush_log_at_trx_commit', 'log_bin', 'sync_binlog')")
+		"('read_only', 'super_read_only', 'innodb_read_only', 'tx_read_only', 'transaction_read_only', 'innodb_flush_log_at_trx_commit', 'log_bin', 'sync_binlog', 'binlog_format')")
 	if err != nil {
 		return err
 	}
@@ -219,6 +219,10 @@ func checkMySQLSettings(settings map[string]string, found *problems) {
 		found.add(nil, "SET GLOBAL innodb_flush_log_at_trx_commit = 1, and in the server's configuration",
 			"the server may lose what it has committed (innodb_flush_log_at_trx_commit=%s), and a lost row is a second charge", v)
 	}
+	if settings["log_bin"] == "ON" && settings["binlog_format"] == "STATEMENT" {
+		found.add(nil, "SET GLOBAL binlog_format = ROW (or MIXED), and in the server's configuration",
+			"the server logs statements (log_bin=ON, binlog_format=STATEMENT), and refuses every write of a session that is READ COMMITTED, as zabor's are")
+	}
 	if v := settings["sync_binlog"]; v != "1" && settings["log_bin"] == "ON" {
 		found.add(nil, "SET GLOBAL sync_binlog = 1, and in the server's configuration",
 			"the server may lose what it has committed (log_bin=ON, sync_binlog=%s), and a lost row is a second charge", v)
@@ -269,4 +273,30 @@ func limitPool(db *sql.DB) {
 	db.SetMaxOpenConns(maxConns)
 	db.SetMaxIdleConns(maxConns)
 	db.SetConnMaxLifetime(time.Minute)
+}
+
+// mendMySQL makes an earlier migration's remains fit for the next one, and refuses a
+// server that would refuse its writes: DDL is in no transaction here.
+func mendMySQL(ctx context.Context, db *sql.DB) error {
+	settings, err := pairs(ctx, db, "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('log_bin', 'binlog_format')")
+	if err != nil {
+		return err
+	}
+	if settings["binlog_format"] == "STATEMENT" {
+		var found problems
+		checkMySQLSettings(map[string]string{"log_bin": settings["log_bin"], "binlog_format": "STATEMENT", "innodb_flush_log_at_trx_commit": "1", "sync_binlog": "1"}, &found)
+		if len(found) > 0 {
+			return errors.Join(found...)
+		}
+	}
+	var rows int
+	err = db.QueryRowContext(ctx, "SELECT COUNT(*) FROM "+versionTable).Scan(&rows)
+	switch {
+	case judgeMySQL(err) == missing:
+		return nil
+	case err != nil || rows > 0:
+		return err
+	}
+	_, err = db.ExecContext(ctx, "DROP TABLE "+versionTable) // made, and its first row refused
+	return err
 }
