@@ -2,11 +2,12 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build dist test model rules mutants soak bench cover lint fmt
+.PHONY: help build dist test model rules mutants soak bench bench-road cover lint fmt
 
 GO       ?= go
 FUZZTIME ?= 10m
 BENCH    ?= .
+ROAD     ?= -lanes 1,16,64,256 -rounds 3 -messages 20000 -noise 0.1
 # SQLite is C translated to Go, whose locks the race detector cannot see: it stays out of there, which takes two thirds of the tests' CPU away.
 # No more than that one package: generic code of another would be linked in place of everybody's.
 # Packages wait for leases and servers more than they compute: three at a time, however few processors there are.
@@ -14,7 +15,7 @@ RACE     := -race -gcflags=modernc.org/sqlite/lib=-race=false
 TOOL     := $(GO) tool -modfile=tools/go.mod
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## bin/zabor, one static program
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o bin/zabor ./cmd/zabor
@@ -44,6 +45,10 @@ soak: ## hours: the tests that kill at random, then each fuzzer for FUZZTIME (10
 
 bench: ## benchmarks on the real disk; BENCH is a pattern of their names
 	@place=$$(mktemp -d /var/tmp/zabor-bench.XXXXXX); chmod 755 "$$place"; trap "rm -rf $$place" EXIT; ZABOR_TEST_DIR=$$place $(GO) test -run "^$$" -bench "$(BENCH)" -benchmem -timeout 1h ./...
+
+bench-road: ## the real worker beside the loops that people write, asynq and river; an hour or two; ROAD has its flags
+	@place=$$(mktemp -d /var/tmp/zabor-road.XXXXXX); chmod 755 "$$place"; trap "rm -rf $$place" EXIT; CGO_ENABLED=0 $(GO) build -o "$$place/zabor" ./cmd/zabor; \
+		ZABOR_TEST_DIR=$$place $(GO) test -C bench/road -count 1 -v -timeout 6h -args -zabor "$$place/zabor" $(ROAD)
 
 cover: ## cover.html: what the tests run through, over all packages
 	@CGO_ENABLED=1 $(GO) test -coverpkg ./... -coverprofile cover.out -timeout 20m ./...
