@@ -23,6 +23,9 @@ type dialer struct {
 	proxy *url.URL    // nil: none
 }
 
+// sessions is how many TLS sessions a dialer keeps: one, as it has one host.
+const sessions = 1
+
 func newDialer(base *url.URL, o Options) (*dialer, error) {
 	d := &dialer{host: hostPort(base), proxy: o.Proxy}
 	if o.Proxy != nil && (o.Proxy.Scheme != "http" || o.Proxy.Hostname() == "" || base.Scheme != "https") {
@@ -38,6 +41,9 @@ func newDialer(base *url.URL, o Options) (*dialer, error) {
 	// Never HTTP/2: it sends a request again after some resets, whatever its
 	// method (golang/go#47635).
 	d.tls.NextProtos = []string{"http/1.1"}
+	// Go's caches know a session by its host alone. A cache of this dialer's own
+	// keeps sessions apart by account, client certificate and root certificates.
+	d.tls.ClientSessionCache = tls.NewLRUClientSessionCache(sessions)
 	if d.tls.ServerName == "" {
 		d.tls.ServerName = base.Hostname()
 	}
