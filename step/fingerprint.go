@@ -101,16 +101,16 @@ func messageSum(parts []part) string { return sum("zabor message 2", parts) }
 // Numbers, texts and empty lists are compared as in digest.value. Enums count by
 // class and case, so that the configuration's enums do not matter.
 func (s *Step) messageParts(data map[string]any) []part {
-	var parts []part
+	parts, d := make([]part, 0, len(data)), digest{make([]byte, 0, 256)}
 	data = blank(data, s.exempt)
 	for _, name := range slices.Sorted(maps.Keys(data)) {
 		v := data[name]
 		if v == nil || slices.Contains(queueOptions[:], name) {
 			continue
 		}
-		digest := canonical(v)
+		digest := d.canonical(v)
 		if card.Field(name) {
-			digest = canonical(cardCode)
+			digest = d.canonical(cardCode)
 		}
 		if digest == s.defaults[name] {
 			continue
@@ -144,7 +144,9 @@ const (
 // known of them is in a fingerprint, which is kept: a code can be found from its
 // digest, and a number nearly so.
 func (s *Step) requestParts(e zabor.Effect, vars provider.Vars, row map[string]any) (parts []part, unkept bool, err error) {
-	add := func(name string, v any) { parts = append(parts, part{name, canonical(v)}) }
+	parts = make([]part, 0, 16)
+	d := digest{make([]byte, 0, 256)}
+	add := func(name string, v any) { parts = append(parts, part{name, d.canonical(v)}) }
 	add("provider", e.Provider)
 	add("account", e.Account)
 	add("amount", e.Amount.Minor)
