@@ -41,7 +41,7 @@ func (f *Fence) saveUntil(ctx context.Context, s *saving) (Row, error) {
 	defer cancel()
 
 	k := &keeping{f: f, row: s.sent, outcome: s.outcome}
-	beside := time.AfterFunc(journalAfter, func() { k.keep() })
+	beside := time.AfterFunc(journalAfter, func() { _, _ = k.keep() }) // the loop tells what is wrong
 	defer beside.Stop()
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		saved, err := s.try(ctx)

@@ -260,7 +260,7 @@ func TestHorizonRetryOf(t *testing.T) {
 		ctx := t.Context()
 		q.restore(t, states["retry"])
 		m := q.receive(t)
-		err := error(nil)
+		var err error
 		if status == "completed" {
 			err = q.Ack(ctx, m)
 		} else {

@@ -12,7 +12,7 @@ import (
 func TestEraseAnswers(t *testing.T) {
 	onEach(t, func(t *testing.T, s *Store) {
 		const day = 24 * time.Hour
-		var moved time.Duration
+		moved := 0
 		insert := func(order string, state zabor.State, age time.Duration, due string) {
 			row := payingRow(order)
 			row.State, row.Reference, row.HookDue = state, "pay_"+order, due
@@ -21,7 +21,7 @@ func TestEraseAnswers(t *testing.T) {
 			}
 			// One millisecond of SQLite has several rows: each gets a moment of its own.
 			moved++
-			set(t, s, "UPDATE zabor_fences SET captured_at = captured_at - ?, state_since = state_since - ? WHERE order_id = ?", (91*day - moved*time.Millisecond).Microseconds(), age.Microseconds(), []byte(order))
+			set(t, s, "UPDATE zabor_fences SET captured_at = captured_at - ?, state_since = state_since - ? WHERE order_id = ?", (91*day - time.Duration(moved)*time.Millisecond).Microseconds(), age.Microseconds(), []byte(order))
 		}
 		ended := map[string]bool{}
 		for i := range 25 {

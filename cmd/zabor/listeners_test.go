@@ -87,8 +87,8 @@ func TestHalfClosedCallers(t *testing.T) {
 		if err := c.(*net.TCPConn).CloseWrite(); err != nil {
 			t.Fatal(err)
 		}
-		if resp, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil || resp.StatusCode != 201 {
-			t.Fatalf("order %s: %v, %v; want 201", order, resp, err)
+		if line, err := bufio.NewReader(c).ReadString('\n'); err != nil || !strings.Contains(line, " 201 ") {
+			t.Fatalf("order %s: %q, %v; want 201", order, line, err)
 		}
 	}
 	s.charges(20)
@@ -103,8 +103,8 @@ func TestUnderscoresInHeaders(t *testing.T) {
 	for _, name := range []string{"Idempotency_Key", "X_HTTP_Method_Override", "Transfer_Encoding", "X-Api_Key"} {
 		const body = `{"amount":1999,"currency":"EUR"}`
 		c := attack(t, s.listen, 1, "POST /acquirer/payments HTTP/1.1\r\nHost: 127.0.0.1\r\nZabor-Order: 1001\r\nZabor-Step: charge\r\n"+name+": x\r\nContent-Type: application/json\r\nContent-Length: "+fmt.Sprint(len(body))+"\r\n\r\n"+body)[0]
-		if resp, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil || resp.StatusCode != 400 {
-			t.Errorf("%s: %v, %v; want 400", name, resp, err)
+		if line, err := bufio.NewReader(c).ReadString('\n'); err != nil || !strings.Contains(line, " 400 ") {
+			t.Errorf("%s: %q, %v; want 400", name, line, err)
 		}
 	}
 	if rows := s.rows(); len(rows) > 0 {

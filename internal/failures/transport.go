@@ -30,7 +30,7 @@ type transport interface {
 	Forget(ctx context.Context, id string) error
 }
 
-// ErrNoEntry: a failure transport has no message of this id.
+// ErrNoEntry says that a failure transport has no message of this id.
 var ErrNoEntry = errors.New("there is no such failed message")
 
 // Errors of a transport for callers to tell apart.

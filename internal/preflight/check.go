@@ -4,7 +4,6 @@
 package preflight
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -99,11 +98,4 @@ func (l *list) failed(what string, err error) {
 	for line := range strings.Lines(err.Error()) {
 		l.add(status, what, strings.TrimSpace(line), hint)
 	}
-}
-
-// within calls ask with at most wait of time.
-func within(ctx context.Context, ask func(context.Context)) {
-	ctx, cancel := context.WithTimeout(ctx, wait)
-	defer cancel()
-	ask(ctx)
 }

@@ -32,6 +32,7 @@ func (p *Process) Sender(file *config.Config) (*alert.Sender, error) {
 // alertsTime bounds the delivery of waiting alerts at the end.
 const alertsTime = 5 * time.Second
 
+// CloseSender delivers the alerts that wait, for at most five seconds.
 func (p *Process) CloseSender(sender *alert.Sender) {
 	ctx, cancel := context.WithTimeout(context.Background(), alertsTime)
 	defer cancel()
