@@ -5,6 +5,8 @@ package sqlstore
 type (
 	// Setup is what comes before the first row: tables, the installation's secret, grants.
 	Setup struct{ s *Store }
+	// Pool is the store's connections, as far as they may lead to another server.
+	Pool struct{ s *Store }
 	// Reports read rows for people: lists, searches, counts. They write nothing.
 	Reports struct{ s *Store }
 	// History reads the notes. They are appended by [Store.Note] and by each write of a row.
@@ -19,6 +21,9 @@ type (
 
 // Setup is what comes before the first row.
 func (s *Store) Setup() Setup { return Setup{s} }
+
+// Pool is the store's connections.
+func (s *Store) Pool() Pool { return Pool{s} }
 
 // Reports reads rows for people.
 func (s *Store) Reports() Reports { return Reports{s} }

@@ -163,20 +163,20 @@ func (s *Store) pool(o *oneServer) {
 // server was started again. By then no connection to the old one is left. It may be
 // called concurrently. A pool that was given to [New], and SQLite,
 // tell nothing.
-func (s *Store) OnMove(told func(from, to string)) {
-	if s.servers != nil {
-		s.servers.mu.Lock()
-		defer s.servers.mu.Unlock()
-		s.servers.moved = told
+func (p Pool) OnMove(told func(from, to string)) {
+	if p.s.servers != nil {
+		p.s.servers.mu.Lock()
+		defer p.s.servers.mu.Unlock()
+		p.s.servers.moved = told
 	}
 }
 
 // Renew closes all connections, so that none stays with a server that was left. What is
 // under way is repeated. It does nothing for SQLite and for a pool that was given to
 // [New], and nothing within a second of the last time.
-func (s *Store) Renew() {
-	if s.servers != nil {
-		s.servers.renew()
+func (p Pool) Renew() {
+	if p.s.servers != nil {
+		p.s.servers.renew()
 	}
 }
 

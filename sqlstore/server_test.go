@@ -95,7 +95,7 @@ func TestOneServer(t *testing.T) {
 			d, address := newDetour(t, near)
 			s := open(t, address)
 			var moves atomic.Int64
-			s.OnMove(func(from, to string) {
+			s.Pool().OnMove(func(from, to string) {
 				moves.Add(1)
 				if from == to || from == "" {
 					t.Errorf("moved from %q to %q", from, to)
@@ -154,7 +154,7 @@ func TestOneServer(t *testing.T) {
 			if n := count(t, s, "SELECT COUNT(*) FROM place WHERE name = 'far'"); n != 1 {
 				t.Error("the pool has left a server that answers")
 			}
-			s.Renew()
+			s.Pool().Renew()
 			if _, _, err := s.Meta().Get(t.Context(), "a"); err != nil {
 				t.Errorf("after all connections were renewed: %v", err)
 			}

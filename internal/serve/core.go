@@ -191,7 +191,7 @@ func (c *core) close(p *Process) {
 // renewing returns the alerts of the fence. After a row that has vanished no connection
 // stays with the server that has lost it.
 func (p *Process) renewing(store *sqlstore.Store) func(zabor.Alert) {
-	store.OnMove(func(from, to string) {
+	store.Pool().OnMove(func(from, to string) {
 		p.Alert(zabor.Alert{
 			Severity: zabor.Warning, Code: "database-moved",
 			Text: fmt.Sprintf("the fence's database is at another server than before, or that was started again: it was %s, and is %s; no connection to the old one is left. If its replication is asynchronous, what was committed last may be lost", from, to),
@@ -200,7 +200,7 @@ func (p *Process) renewing(store *sqlstore.Store) func(zabor.Alert) {
 	})
 	return func(a zabor.Alert) {
 		if a.Code == "row-vanished" {
-			store.Renew()
+			store.Pool().Renew()
 		}
 		p.Alert(a)
 	}
