@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -294,10 +295,10 @@ func TestHorizonRetryOf(t *testing.T) {
 // Horizon's keys fail no job: here each of them is of another type.
 func TestHorizonFailsNoJob(t *testing.T) {
 	db, failed := sqliteJobs(t)
-	warned := 0
+	var warned atomic.Int64
 	q := newQueue(t, func(c *Config) {
 		c.Horizon, c.Failed = "laravel_horizon:", failed
-		c.Warn = func(error) { warned++ }
+		c.Warn = func(error) { warned.Add(1) }
 	})
 	ctx := t.Context()
 	for _, name := range []string{"uuid-1", "uuid-2", "uuid-3", "recent_jobs", "pending_jobs", "completed_jobs", "failed_jobs", "monitoring", "queue:default"} {
@@ -315,8 +316,8 @@ func TestHorizonFailsNoJob(t *testing.T) {
 	if d, _ := q.Depth(ctx); d.Ready != 1 || d.Delayed != 1 || d.Reserved != 0 || len(rows(t, db)) != 0 {
 		t.Errorf("depth %+v", d)
 	}
-	if warned != 7 {
-		t.Errorf("%d warnings, want 7", warned)
+	if warned.Load() != 7 {
+		t.Errorf("%d warnings, want 7", warned.Load())
 	}
 }
 

@@ -32,7 +32,7 @@ type Config struct {
 	AppKeys    []AppKey      // the application's key and its previous ones; none: encrypted jobs are refused
 	Failed     *FailedJobs   // nil: Park is an error
 	Horizon    string        // horizon.prefix, where Horizon is installed; empty: it is not
-	Warn       func(error)   // is told of errors that fail no job, such as Horizon's; nil: nobody is
+	Warn       func(error)   // is told of errors that fail no job, such as Horizon's, by several goroutines at a time; nil: nobody is
 }
 
 // Source is one Laravel queue.

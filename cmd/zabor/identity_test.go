@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"zabor"
+	"zabor/internal/exit"
 	"zabor/internal/servers"
 )
 
@@ -53,7 +54,7 @@ func TestOrderIdentity(t *testing.T) {
 		t.Run(c.name+"/"+c.database, func(t *testing.T) {
 			t.Parallel()
 			s := newShop(t, c.open(t), options{redis: c.redis, lanes: 4})
-			s.worker("--drain").exit(0)
+			s.worker("--drain").exit(exit.BadAnswer) // what it refuses is parked
 			want := append(slices.Clone(charged), "-5")
 			for _, id := range want {
 				s.chargedOnce(id)
@@ -111,7 +112,7 @@ func TestScopeFromTheMessage(t *testing.T) {
 			}
 			put(t, messages...)
 			w := s.worker("--drain")
-			w.exit(0)
+			w.exit(exit.BadAnswer) // one has no merchant, and is parked
 			rows := s.rows()
 			for _, scope := range []string{"test/m1", "test/M1"} {
 				if row := rows[scope+" 1001"]; row.State != zabor.Settled || row.Step != "merchant" {
@@ -149,7 +150,7 @@ func TestUnreadableBytesAreKept(t *testing.T) {
 				}
 				want["payments "+raw], want["async "+raw] = true, true
 			}
-			s.worker("--drain").exit(0)
+			s.worker("--drain").exit(exit.BadAnswer)
 			if got := s.unreadable(ctx); !maps.Equal(got, want) {
 				t.Errorf("kept %s\nwant %s", short(got), short(want))
 			}
