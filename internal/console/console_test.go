@@ -1,7 +1,11 @@
 package console
 
 import (
+	"bytes"
+	"errors"
+	"strings"
 	"testing"
+	"time"
 
 	"zabor"
 )
@@ -30,6 +34,23 @@ func TestCells(t *testing.T) {
 		key := KeyCell(s)
 		if back, err := zabor.DecodeText(key); key != want[1] || err != nil || back != s {
 			t.Errorf("KeyCell(%q)=%s, want %s; decoded %q, %v", s, key, want[1], back, err)
+		}
+	}
+}
+
+// A line of the log has keys as text, durations as people or programs read them, no empty
+// field and no card.
+func TestLogLines(t *testing.T) {
+	t.Parallel()
+	for format, want := range map[string]string{
+		"json": `"level":"INFO","msg":"later","key":"shop:1001/charge","delay":300,"reason":"no, 411111******1111","state":"doubt"}`,
+		"text": `level=INFO msg=later key=shop:1001/charge delay=5m0s reason="no, 411111******1111" state=doubt`,
+	} {
+		var b bytes.Buffer
+		NewLog(&b, format, "info").Info("later", "key", zabor.Key{Scope: "shop", Order: "1001", Step: "charge"}, "none", zabor.Key{}, "order", "",
+			"delay", 4*time.Minute+59*time.Second+999704942*time.Nanosecond, "reason", errors.New("no, 4111111111111111"), "state", zabor.Doubt, "was", zabor.State(""))
+		if got := strings.TrimSpace(b.String()); !strings.HasSuffix(got, want) {
+			t.Errorf("%s: %s\nwant … %s", format, got, want)
 		}
 	}
 }
