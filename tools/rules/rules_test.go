@@ -165,6 +165,10 @@ func TestAlerts(t *testing.T) {
 			{`zabor_provider_paused_seconds{provider="stripe"} 30x40`, true},
 			{`zabor_provider_paused_seconds{provider="stripe"} 0x40`, false},
 		},
+		"ZaborAnswerWithoutRow": {
+			{`zabor_answers_without_row{instance="a"} 1x40`, true},
+			{`zabor_answers_without_row{instance="a"} 0x40`, false},
+		},
 		"ZaborAlertsLost": {
 			{`zabor_alerts_lost_total 0x20 1x20`, true},
 			{`zabor_alerts_lost_total 3x100`, false},
