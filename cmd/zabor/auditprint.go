@@ -98,8 +98,8 @@ func (a *auditor) printCSV(ledger *audit.Ledger) error {
 		if err != nil {
 			return err
 		}
-		w.Write([]string{string(d.Severity), string(d.Kind), zabor.EncodeText(d.Key.Scope), zabor.EncodeText(d.Key.Order), zabor.EncodeText(d.Key.Step), string(d.State), d.Reference, d.Other,
-			minorText(d.Amount), d.Amount.Currency, minorText(d.OtherAmount), d.OtherAmount.Currency, console.Time(d.Since), d.Place})
+		w.Write([]string{string(d.Severity), string(d.Kind), console.KeyCell(d.Key.Scope), console.KeyCell(d.Key.Order), console.KeyCell(d.Key.Step), string(d.State), console.Cell(d.Reference), console.Cell(d.Other),
+			minorText(d.Amount), d.Amount.Currency, minorText(d.OtherAmount), d.OtherAmount.Currency, console.Time(d.Since), console.Cell(d.Place)})
 	}
 	w.Flush()
 	return w.Error()

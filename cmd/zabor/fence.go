@@ -105,9 +105,9 @@ func (c *fenceList) printer(p *program) listPrinter {
 		w.Write([]string{"scope", "order", "step", "state", "reference", "provider", "provider_key", "attempts", "amount", "currency", "captured_at", "settled_at", "lease_until", "reason"})
 		return listPrinter{
 			row: func(r zabor.Row) error {
-				return w.Write([]string{zabor.EncodeText(r.Scope), zabor.EncodeText(r.Order), zabor.EncodeText(r.Step), string(r.State), r.Reference, r.Provider, r.ProviderKey,
+				return w.Write([]string{console.KeyCell(r.Scope), console.KeyCell(r.Order), console.KeyCell(r.Step), string(r.State), console.Cell(r.Reference), console.Cell(r.Provider), r.ProviderKey,
 					strconv.Itoa(r.Tries), strconv.FormatInt(r.Amount.Minor, 10), r.Amount.Currency,
-					console.Time(r.CapturedAt), console.Time(r.ClosedAt()), console.Time(r.Open.SendUntil), r.Reason})
+					console.Time(r.CapturedAt), console.Time(r.ClosedAt()), console.Time(r.Open.SendUntil), console.Cell(r.Reason)})
 			},
 			end: func() error { w.Flush(); return w.Error() },
 		}

@@ -24,28 +24,28 @@ type cli struct {
 	LogFormat string `enum:"text,json" default:"text" help:"text or json; logs go to stderr."`
 	LogLevel  string `enum:"debug,info,warn,error" default:"info" help:"debug, info, warn or error."`
 
-	Demo      demoCommand      `cmd:"" help:"The main job on an embedded default: workers killed after the provider's 200, and 200s against rows at the end."`
-	Prove     proveCommand     `cmd:"" help:"Kill a real worker at every point, under every strategy, and count the charges."`
-	Worker    workerCommand    `cmd:"" help:"Take messages from the queues and run their steps through the fence; resolve what is in doubt."`
-	Proxy     proxyCommand     `cmd:"" help:"Stand between an application and its payment providers: each (order, step) is called once, and a repeat gets the stored answer."`
-	Dashboard dashboardCommand `cmd:"" help:"Pages for people: what is going on, what waits for somebody, and the decisions about it."`
-	Serve     serveCommand     `cmd:"" help:"All that the configuration has, in one process: worker, proxy and dashboard."`
-	Peek      peekCommand      `cmd:"" help:"What zabor would do with each message on the queues: key, request, verdict. Takes and changes nothing."`
-	Import    importCommand    `cmd:"" help:"Once, before the first start: settled rows for what was charged before, held ones for what another worker has had."`
-	Schema    schemaCommand    `cmd:"" help:"What the keys of each step are made of: what is in force, what is configured, and a person's word for a change."`
-	Migrate   migrateCommand   `cmd:"" help:"Create or upgrade the tables, or print the SQL."`
-	Fence     fenceCommand     `cmd:"" help:"Look at rows of the fence."`
-	Failed    failedCommand    `cmd:"" help:"Failure transports of the queues: list, put back, forget."`
-	Init      initCommand      `cmd:"" help:"Read a Laravel or Symfony application without running it, and print a zabor.yaml for it."`
-	Doctor    doctorCommand    `cmd:"" help:"What in an application's configuration, in its source and on its servers will charge twice or lose a message."`
-	Conf      configCommand    `cmd:"" name:"config" help:"Check the configuration, or print its schema."`
-	Audit     auditCommand     `cmd:"" help:"Provider 200s against rows, rows against payments and messages. Reads only, and works without a fence too."`
-	Alert     alertCommand     `cmd:"" help:"Alerts."`
-	Providers providersCommand `cmd:"" help:"What zabor believes about each payment provider, and why."`
-	Sandbox   sandboxCommand   `cmd:"" help:"A pretend payment provider with faults on demand."`
-	Password  passwordCommand  `cmd:"" help:"The hash for a user of the dashboard, of a password that is typed or read from standard input."`
-	Version   versionCommand   `cmd:"" help:"The version."`
-	Complete  completeCommand  `cmd:"" name:"completion" help:"A script that completes commands and flags in a shell."`
+	Demo      demoCommand      `cmd:"" group:"try" help:"Charge 40 orders on built-in Redis and SQLite, kill workers after the charge, count double charges."`
+	Prove     proveCommand     `cmd:"" group:"try" help:"Kill a real worker at every point, under every strategy, and count the charges."`
+	Sandbox   sandboxCommand   `cmd:"" group:"try" help:"Run a pretend payment provider with faults on demand."`
+	Doctor    doctorCommand    `cmd:"" group:"try" help:"Find settings and code of a Laravel or Symfony application that charge twice or lose a message."`
+	Init      initCommand      `cmd:"" group:"setup" help:"Read a Laravel or Symfony application without running it, and print a zabor.yaml for it."`
+	Conf      configCommand    `cmd:"" name:"config" group:"setup" help:"Check the configuration, or print its schema."`
+	Providers providersCommand `cmd:"" group:"setup" help:"Show what zabor knows about each payment provider, with sources."`
+	Migrate   migrateCommand   `cmd:"" group:"setup" help:"Create or upgrade the tables, or print the SQL."`
+	Import    importCommand    `cmd:"" group:"setup" help:"Import past payments as settled. Hold jobs that a PHP worker already took."`
+	Schema    schemaCommand    `cmd:"" group:"setup" help:"Show what the keys of each step are made of, and accept a change."`
+	Password  passwordCommand  `cmd:"" group:"setup" help:"Print the hash of a password for a user of the dashboard."`
+	Worker    workerCommand    `cmd:"" group:"run" help:"Take messages from the queues, charge each order once, and resolve doubtful calls."`
+	Proxy     proxyCommand     `cmd:"" group:"run" help:"Stand between an application and its providers: each (order, step) is called once, a repeat gets the stored answer."`
+	Dashboard dashboardCommand `cmd:"" group:"run" help:"Serve pages for people: numbers, charges that wait, decisions."`
+	Serve     serveCommand     `cmd:"" group:"run" help:"Run worker, proxy and dashboard of the configuration in one process."`
+	Peek      peekCommand      `cmd:"" group:"decide" help:"Show what zabor would do with each message on the queues. Read-only."`
+	Fence     fenceCommand     `cmd:"" group:"decide" help:"List and show rows, and decide held charges."`
+	Failed    failedCommand    `cmd:"" group:"decide" help:"List, retry and forget failed messages of the queues."`
+	Audit     auditCommand     `cmd:"" group:"decide" help:"Compare a provider's successes with rows, payments and messages. Read-only, also without a fence."`
+	Alert     alertCommand     `cmd:"" group:"tools" help:"Send a test alert."`
+	Version   versionCommand   `cmd:"" group:"tools" help:"Print the version."`
+	Complete  completeCommand  `cmd:"" name:"completion" group:"tools" help:"Print a script that completes commands and flags in a shell."`
 
 	ProveWorker proveWorkerCommand `cmd:"" hidden:""`
 	Manual      manualCommand      `cmd:"" hidden:"" help:"Write the manual's pages, as Markdown."`
@@ -73,7 +73,15 @@ func runSeeded(ctx context.Context, args []string, stdout, stderr io.Writer, see
 	code := -1
 	parser, err := kong.New(&c,
 		kong.Name("zabor"),
-		kong.Description("A fence around payment calls: each (order, step) is charged at most once."),
+		kong.Description("zabor stops double charges. Queues deliver at least once; zabor charges each (order, step) at most once."),
+		kong.ExplicitGroups([]kong.Group{
+			{Key: "try", Title: "Try, without any set-up:  zabor demo"},
+			{Key: "setup", Title: "Set up:  zabor init /var/www/shop > zabor.yaml"},
+			{Key: "run", Title: "Run:  zabor worker -c zabor.yaml"},
+			{Key: "decide", Title: "Look and decide:  zabor fence list --state held"},
+			{Key: "tools", Title: "Tools:  zabor completion bash"},
+		}),
+		kong.ConfigureHelp(kong.HelpOptions{NoExpandSubcommands: true}),
 		kong.Writers(stdout, stderr),
 		kong.DefaultEnvars("ZABOR"),
 		kong.PostBuild(withoutVariables),

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"golang.org/x/term"
 
@@ -62,10 +63,34 @@ func Money(m zabor.Money) string {
 	return provider.Major(m) + " " + m.Currency
 }
 
-// Printable returns s for a terminal: it quotes text with control characters.
+// Printable returns s for a terminal. It quotes text with control characters, and bytes
+// of no UTF-8.
 func Printable(s string) string {
-	if strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
+	if !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return fmt.Sprintf("%q", s)
+	}
+	return s
+}
+
+// formula holds the characters with which a spreadsheet begins a formula.
+const formula = "=+-@"
+
+// Cell returns s for a cell of a CSV file. It quotes as [Printable] does, and puts an
+// apostrophe before a spreadsheet's formula.
+func Cell(s string) string {
+	s = Printable(s)
+	if s != "" && strings.Contains(formula, s[:1]) {
+		return "'" + s
+	}
+	return s
+}
+
+// KeyCell returns a part of a key for a CSV file. [zabor.DecodeText] gives its bytes
+// back.
+func KeyCell(s string) string {
+	s = zabor.EncodeText(s)
+	if s != "" && strings.Contains(formula, s[:1]) {
+		return fmt.Sprintf("%%%02X", s[0]) + s[1:]
 	}
 	return s
 }
