@@ -36,7 +36,7 @@ func (p *program) reversed(ctx context.Context, store *sqlstore.Store, row zabor
 	p.Alert(zabor.Alert{
 		Severity: zabor.Warning, Code: "reversed", Key: row.Key, State: row.State, Amount: row.Amount, Provider: row.Provider,
 		Text: "the money of a settled row went back: " + what + "; the row stays settled, and nothing is called for it",
-		Next: "zabor fence show " + row.Order + " " + row.Step,
+		Next: row.ShowCommand(),
 	})
 	return true, nil
 }
