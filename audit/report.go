@@ -114,12 +114,12 @@ func (l *Ledger) Total(ctx context.Context) (Total, error) {
 		}
 		switch d.Kind {
 		case Held, InDoubt:
-			t.AtRisk = add(t.AtRisk, d.Amount)
+			t.AtRisk = AddMoney(t.AtRisk, d.Amount)
 		case ChargedTwice:
-			t.Double = add(t.Double, d.Amount)
+			t.Double = AddMoney(t.Double, d.Amount)
 		case PaymentTwice:
 			if t.Rows == 0 && t.Successes == 0 {
-				t.Double = add(t.Double, d.Amount)
+				t.Double = AddMoney(t.Double, d.Amount)
 			}
 		case Lost:
 			t.Lost++
@@ -271,8 +271,9 @@ func (l *Ledger) sources(ctx context.Context) (names []string, err error) {
 	return names, rows.Err()
 }
 
-// add is sums, by currency in the order in which they came, with m in it.
-func add(sums []zabor.Money, m zabor.Money) []zabor.Money {
+// AddMoney returns sums, one for each currency, with m in it. A new currency comes last; an
+// unknown amount changes nothing.
+func AddMoney(sums []zabor.Money, m zabor.Money) []zabor.Money {
 	if m.Currency == "" {
 		return sums
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"zabor"
+	"zabor/audit"
 	"zabor/dashboard/access"
 	"zabor/sqlstore"
 )
@@ -58,6 +59,12 @@ type success struct {
 
 func (s success) Key() zabor.Key {
 	return zabor.Key{Scope: string(s.Scope), Order: string(s.Order), Step: string(s.Step)}
+}
+
+// in reports whether the row of s has its reference, as the first or the other one.
+func (s success) in(references map[zabor.Key][2]string) bool {
+	refs := references[s.Key()]
+	return refs[0] == s.Reference || refs[1] == s.Reference
 }
 
 // record is what a process has counted, as it is in zabor_meta.
@@ -249,8 +256,7 @@ func (a *Answers) compared(due []*answered, there map[zabor.Key][2]string, now t
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, one := range due {
-		refs := there[one.Key()]
-		missing := refs[0] != one.Reference && refs[1] != one.Reference
+		missing := !one.in(there)
 		if missing && one.missing && !one.alerted {
 			one.alerted = true
 			fresh = append(fresh, one.success)
@@ -279,25 +285,12 @@ type answers struct {
 func (a answers) Money() []zabor.Money {
 	var sums []zabor.Money
 	for _, s := range a.Missing {
-		sums = addMoney(sums, s.Amount)
+		sums = audit.AddMoney(sums, s.Amount)
 	}
 	return sums
 }
 
 func (a answers) Lost() int64 { return int64(len(a.Missing) + a.More) }
-
-func addMoney(sums []zabor.Money, m zabor.Money) []zabor.Money {
-	if m.Currency == "" {
-		return sums
-	}
-	for i := range sums {
-		if sums[i].Currency == m.Currency {
-			sums[i].Minor += m.Minor
-			return sums
-		}
-	}
-	return append(sums, m)
-}
 
 // answers reads the records of all processes, and compares the missing successes with
 // their rows again: the process that missed them may be gone.
@@ -334,7 +327,7 @@ func (d *Dashboard) readAnswers(ctx context.Context) (answers, error) {
 		return answers{}, err
 	}
 	for _, s := range missing {
-		if refs := there[s.Key()]; refs[0] == s.Reference || refs[1] == s.Reference {
+		if s.in(there) {
 			continue
 		}
 		notes, err := d.o.Store.History().Of(ctx, s.Key())

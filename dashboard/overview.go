@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"zabor"
+	"zabor/audit"
 	"zabor/dashboard/access"
 	"zabor/sqlstore"
 )
@@ -278,7 +279,7 @@ func (d *Dashboard) headline(ctx context.Context, counts []sqlstore.StateCount) 
 	if sums, err := d.money(ctx); err == nil { // the counts are good without it
 		for _, s := range sums {
 			if s.State == zabor.Doubt || s.State == zabor.Held {
-				h.AtRisk = addMoney(h.AtRisk, s.Sum)
+				h.AtRisk = audit.AddMoney(h.AtRisk, s.Sum)
 			}
 		}
 	}
@@ -296,7 +297,7 @@ func (d *Dashboard) tiles(ctx context.Context, counts []sqlstore.StateCount) []t
 	sums := map[zabor.State][]zabor.Money{}
 	if all, err := d.money(ctx); err == nil { // the counts are good without it
 		for _, s := range all {
-			sums[s.State] = addMoney(sums[s.State], s.Sum)
+			sums[s.State] = audit.AddMoney(sums[s.State], s.Sum)
 		}
 	}
 	one := func(s zabor.State, name, what, link, class string) tile {
