@@ -609,10 +609,12 @@ func TestAPacketTooLong(t *testing.T) {
 	mustExec(t, admin.DB(), "SET GLOBAL max_allowed_packet = 1048576")
 	defer mustExec(t, admin.DB(), "SET GLOBAL max_allowed_packet = DEFAULT")
 	s := open(t, address) // its connections begin after that
-	row := testRow("1001", 1)
-	row.Open.Request = make([]byte, 2<<20)
-	if _, err := s.Insert(t.Context(), row, zabor.Write{Lease: time.Minute}); !errors.Is(err, zabor.ErrUnfit) {
-		t.Errorf("error %v, want %v", err, zabor.ErrUnfit)
+	for name, size := range map[string]int{"just above": 1 << 20, "twice": 2 << 20, "four times": 4 << 20} {
+		row := testRow("1001", 1)
+		row.Open.Request = make([]byte, size)
+		if _, err := s.Insert(t.Context(), row, zabor.Write{Lease: time.Minute}); !errors.Is(err, zabor.ErrUnfit) {
+			t.Errorf("%s: error %v, want %v", name, err, zabor.ErrUnfit)
+		}
 	}
 	if n := count(t, admin, "SELECT COUNT(*) FROM zabor_fences"); n != 0 {
 		t.Errorf("%d rows, want none", n)

@@ -50,6 +50,9 @@ func mysqlDialect() *dialect {
 }
 
 func judgeMySQL(err error) fault {
+	if errors.Is(err, mysql.ErrPktTooLarge) {
+		return unfit
+	}
 	var e *mysql.MySQLError
 	if !errors.As(err, &e) {
 		return unknown
@@ -68,6 +71,10 @@ func judgeMySQL(err error) fault {
 	case 1264, 1265, 1292, 1366, 1406, // the value
 		1153: // the packet
 		return unfit
+	case 1105: // ER_UNKNOWN_ERROR: of a long value that came in pieces, the text alone names the limit
+		if strings.Contains(e.Message, "max_allowed_packet") {
+			return unfit
+		}
 	}
 	// Deadlock (1213), lock wait (1205), «prepare again» (1615), a cluster node
 	// that is not ready (1047) and whatever else.
@@ -109,6 +116,7 @@ func openMySQL(a address) (*oneServer, error) {
 	cfg.TLSConfig = a.tls
 	cfg.ClientFoundRows = true // a swap counts the row it hit, also where no value changed
 	cfg.Timeout = tryMargin
+	cfg.MaxAllowedPacket = 0 // as the server says: it answers a longer packet by closing the connection
 	cfg.Logger = &mysql.NopLogger{} // what it logs is in the errors
 	if err := cfg.Apply(mysql.Charset("utf8mb4", "")); err != nil {
 		return nil, fmt.Errorf("fence address: %w", err)
