@@ -609,7 +609,7 @@ func TestAPacketTooLong(t *testing.T) {
 	mustExec(t, admin.DB(), "SET GLOBAL max_allowed_packet = 1048576")
 	defer mustExec(t, admin.DB(), "SET GLOBAL max_allowed_packet = DEFAULT")
 	s := open(t, address) // its connections begin after that
-	for name, size := range map[string]int{"just above": 1 << 20, "twice": 2 << 20, "four times": 4 << 20} {
+	for name, size := range map[string]int{"just above": 1<<20 + 1, "twice": 2 << 20, "four times": 4 << 20} {
 		row := testRow("1001", 1)
 		row.Open.Request = make([]byte, size)
 		if _, err := s.Insert(t.Context(), row, zabor.Write{Lease: time.Minute}); !errors.Is(err, zabor.ErrUnfit) {

@@ -116,7 +116,7 @@ func openMySQL(a address) (*oneServer, error) {
 	cfg.TLSConfig = a.tls
 	cfg.ClientFoundRows = true // a swap counts the row it hit, also where no value changed
 	cfg.Timeout = tryMargin
-	cfg.MaxAllowedPacket = 0 // as the server says: it answers a longer packet by closing the connection
+	cfg.MaxAllowedPacket = 0        // as the server says: it answers a longer packet by closing the connection
 	cfg.Logger = &mysql.NopLogger{} // what it logs is in the errors
 	if err := cfg.Apply(mysql.Charset("utf8mb4", "")); err != nil {
 		return nil, fmt.Errorf("fence address: %w", err)
